@@ -51,14 +51,12 @@ def arrange(
         else:
             _compute_elsewhere(program, result)
     while True:
-        before = _before(program, changed)
-        done, waiting = sort_kernels(program.kernels, before)
+        done, waiting = sort_kernels(program.kernels, _before(program, changed))
         if not waiting:
             idle = {k for r in in_place for k in program.writers[r] if _stays(k, r, changed[r])}
-            before = {
-                k: [o for o in others if o not in idle] for k, others in before.items() if k not in idle
-            }
-            return [kernel for kernel in done if kernel not in idle], before
+            for kernel in idle:
+                program.leave(kernel)
+            return [kernel for kernel in done if kernel not in idle], _before(program, changed)
         # These would overwrite what others of them still read, as when two arguments change places.
         written = {buffer for kernel in waiting for buffer in kernel.writes()}
         stuck = next(result for result in in_place if result in written)

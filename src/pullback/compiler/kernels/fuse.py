@@ -73,15 +73,13 @@ def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer], target: Processor
 
 def _fuse_vertically(program: _Levels, consumer: Kernel, target: Processor) -> None:
     """Fuse ``consumer`` with its producers, then with theirs, until none fits."""
-    changed = True
-    while changed:
-        changed = False
-        for producer in program.producers(consumer):
-            merged = _merge(producer, consumer, program.needed_without(producer, consumer), target)
-            if merged is not None and not program.something_between((producer, consumer), program.level):
-                program.merge(producer, consumer, merged)
-                consumer, changed = merged, True
-                break
+    producers = program.producers(consumer)
+    while producers:
+        producer = producers.pop(0)
+        merged = _merge(producer, consumer, program.needed_without(producer, consumer), target)
+        if merged is not None and not program.something_between((producer, consumer), program.level):
+            program.merge(producer, consumer, merged)
+            consumer, producers = merged, program.producers(merged)
 
 
 def _fuse_horizontally(program: _Levels) -> None:

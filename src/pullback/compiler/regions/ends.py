@@ -259,10 +259,8 @@ class _Facts:
         for store in self.stores.get(base, ()):
             if store.accumulate and self._is_before(store, pitch):
                 continue
-            row = self._row(store, pitch)
-            if row is None or store.accumulate:
-                return None
-            reasons = self._zeros(store, row)[store.value]
+            row = None if store.accumulate else self._row(store, pitch)
+            reasons = None if row is None else self._zeros(store, row)[store.value]
             if reasons is None:
                 return None
             found |= reasons
@@ -274,10 +272,10 @@ class _Facts:
             if self._is_before(load, pitch):
                 continue
             row = self._row(load, pitch)
-            if row is not None and row[0] in self.ended:
-                continue
             if row is None:
                 return None
+            if row[0] in self.ended:
+                continue
             for store in kernel.stores:
                 loads, facts = self._seen(store, row)
                 found |= facts
