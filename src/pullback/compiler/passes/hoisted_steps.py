@@ -16,9 +16,8 @@ from functools import partial
 from pullback.compiler.passes.loops import Rebuilt, all_steps, lazy, rewrite_scans
 from pullback.compiler.passes.rewriting import GraphPass
 from pullback.compiler.schedules.cost import CHEAP_FOR_STEPS
-from pullback.control.regions import PARTS
+from pullback.control.regions import PARTS, same_for_all
 from pullback.graph import Constant, Node, Operation, Variable, topological
-from pullback.operators.shapes import broadcast
 
 __all__ = ["hoisted_steps"]
 
@@ -44,7 +43,7 @@ def _hoisted(node: Operation) -> Sequence[Node] | None:
         this.x_variables.append(variable)
         this.xs.append(many)
     supply = iter(made[len(wanted) :])
-    whole = {k: next(supply) if id(y) in ahead else _repeated(y, this.trips) for k, y in free.items()}
+    whole = {k: next(supply) if id(y) in ahead else same_for_all(y, y, this.trips) for k, y in free.items()}
     this.ys = [y for k, y in enumerate(this.ys) if k not in free]
     this.replace(replaced)
     results = iter(this.results())
@@ -89,19 +88,8 @@ def _has_fixed(this: Rebuilt) -> bool:
 
 def _depends(node: Node, consts: set[int]) -> bool:
     """Whether ``node`` is computed in the body from what comes from around it."""
-    stack = [node]
-    while stack:
-        part = stack.pop()
-        if id(part) in consts and not isinstance(part, Constant):
-            return True
-        if isinstance(part, Operation) and id(part) not in consts:
-            stack += part.inputs
-    return False
-
-
-def _repeated(y: Node, trips: int) -> Node:
-    """What is the same in every step, for all of them."""
-    return broadcast(y, shape=(trips, *y.shape), axes=tuple(range(1, y.ndim + 1)))
+    parts = topological([node], lambda part: id(part) in consts)
+    return any(id(part) in consts and not isinstance(part, Constant) for part in parts)
 
 
 hoisted_steps = GraphPass("hoisted_steps", partial(rewrite_scans, rule=_hoisted))

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pullback.compiler.passes.loops import scans
+from pullback.compiler.passes.loops import Rebuilt, scans
 from pullback.compiler.passes.rewriting import GraphPass, with_outputs
 from pullback.control.checkpoint import call
 from pullback.control.regions import dependent
-from pullback.control.scan import Scan, scan
-from pullback.graph import Graph, Node, Operation, Variable, pruned, result, substitute
+from pullback.control.scan import Scan
+from pullback.graph import Graph, Node, Operation, Variable, pruned, result, results, substitute
 
 __all__ = ["joined_loops"]
 
@@ -63,63 +63,33 @@ def _with_one_pair_joined(graph: Graph) -> Graph | None:
 
 def _joined(first: Operation, second: Operation) -> dict[Node, Node] | None:
     """The results of two scans as those of one, if all carries of one are carries of the other."""
-    one, two = Scan.of(first), Scan.of(second)
-    large, small = (one, two) if len(one.carries) >= len(two.carries) else (two, one)
-    if not small.carries:
+    nodes = sorted((first, second), key=lambda node: -node.attributes["carries"])
+    inits = [Scan.of(node).inputs.carries for node in nodes]
+    carries = _matched(*inits)
+    if not 0 < len(carries) == len(inits[1]):
         return None
-    consts = _matched(large.inputs.consts, small.inputs.consts)
-    xs = _matched(large.inputs.xs, small.inputs.xs)
-    carries = _matched(large.inputs.carries, small.inputs.carries)
-    if len(carries) < len(small.carries):
+    large, small = map(Rebuilt, nodes)
+    xs = _matched(large.xs, small.xs)
+    places: dict[Node, Node] = {small.variables[k]: large.variables[j] for k, j in carries.items()}
+    for k, (variable, x) in enumerate(zip(small.x_variables, small.xs)):
+        if k in xs:
+            places[variable] = large.x_variables[xs[k]]
+        else:
+            places[variable] = own = Variable(variable.type)
+            large.x_variables.append(own)
+            large.xs.append(x)
+    small.replace(places)
+    if any(small.carries[k] is not large.carries[j] for k, j in carries.items()):
         return None
-    places: dict[Node, Node] = {}
-    for own, theirs, pairs in (
-        (large.variables.consts, small.variables.consts, consts),
-        (large.variables.carries, small.variables.carries, carries),
-        (large.variables.xs, small.variables.xs, xs),
-    ):
-        places.update((theirs[k], own[j]) for k, j in pairs.items())
-    more_consts = [k for k in range(len(small.inputs.consts)) if k not in consts]
-    more_xs = [k for k in range(len(small.inputs.xs)) if k not in xs]
-    const_variables = [Variable(small.variables.consts[k].type) for k in more_consts]
-    x_variables = [Variable(small.variables.xs[k].type) for k in more_xs]
-    places.update((small.variables.consts[k], own) for k, own in zip(more_consts, const_variables))
-    places.update((small.variables.xs[k], own) for k, own in zip(more_xs, x_variables))
-    outputs = substitute((*small.carries, *small.ys), places)
-    count = len(small.carries)
-    if any(outputs[k] is not large.carries[j] for k, j in carries.items()):
-        return None
-    ys = list({id(y): y for y in (*large.ys, *outputs[count:])}.values())
-    whole = scan(
-        *large.inputs.consts,
-        *(small.inputs.consts[k] for k in more_consts),
-        *large.inputs.carries,
-        *large.inputs.xs,
-        *(small.inputs.xs[k] for k in more_xs),
-        body=Graph(
-            (
-                *large.variables.consts,
-                *const_variables,
-                *large.variables.carries,
-                *large.variables.xs,
-                *x_variables,
-            ),
-            (*large.carries, *ys),
-        ),
-        consts=len(large.inputs.consts) + len(more_consts),
-        carries=len(large.carries),
-        trips=large.trips,
-        reverse=large.reverse,
-    )
-    of_large, of_small = (first, second) if large is one else (second, first)
-    place = {id(y): len(large.carries) + k for k, y in enumerate(ys)}
-    replaced: dict[Node, Node] = {}
-    for node, positions in (
-        (of_large, [*range(len(large.carries)), *(place[id(y)] for y in large.ys)]),
-        (of_small, [*(carries[k] for k in range(count)), *(place[id(y)] for y in outputs[count:])]),
-    ):
-        replaced.update((result(node, index=k), result(whole, index=at)) for k, at in enumerate(positions))
-    return replaced
+    count, ys = len(large.carries), list(dict.fromkeys((*large.ys, *small.ys)))
+    place = {y: count + k for k, y in enumerate(ys)}
+    positions = [
+        [*range(count), *(place[y] for y in large.ys)],
+        [*carries.values(), *(place[y] for y in small.ys)],
+    ]
+    large.ys = ys
+    whole = large.results()
+    return {picked: whole[at] for node, of in zip(nodes, positions) for picked, at in zip(results(node), of)}
 
 
 def _matched(large: Sequence[Node], small: Sequence[Node]) -> dict[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
-from pullback.compiler.passes.rewriting import with_outputs
+from pullback.compiler.passes.rewriting import inner, with_outputs
 from pullback.control.regions import dependent
 from pullback.control.scan import Scan, make_scan
 from pullback.control.scan import scan as scan_operator
@@ -28,7 +28,7 @@ __all__ = [
     "Rebuilt",
     "all_steps",
     "frontier",
-    "has_product",
+    "has_any",
     "is_result",
     "lazy",
     "rewrite_held",
@@ -135,11 +135,11 @@ def _with_joined_rows(node: Node) -> Node:
 
     Large products are done in blocks of rows, and what follows one elementwise is its epilogue if it has its axes.
     """
-    if not isinstance(node, Operation):
-        return node
-    if node.operator.name == "contract":
-        return _joined_product(node)
-    if not node.operator.elementwise or not any(map(_has_joined_rows, node.inputs)):
+    if (product := inner(node, "contract")) is not None:
+        return _joined_product(product)
+    if not (
+        isinstance(node, Operation) and node.operator.elementwise and any(map(_has_joined_rows, node.inputs))
+    ):
         return node
     inputs = [_joined(child) for child in node.inputs]
     return reshape(node.operator(*inputs, **node.attributes), shape=node.shape)
@@ -155,7 +155,7 @@ def _joined_product(node: Operation) -> Node:
 
 
 def _has_joined_rows(x: Node) -> bool:
-    if not isinstance(x, Operation) or x.operator.name != "reshape" or x.ndim < 2:
+    if inner(x, "reshape") is None or x.ndim < 2:
         return False
     return x.inputs[0].shape == (x.shape[0] * x.shape[1], *x.shape[2:])
 
@@ -163,14 +163,13 @@ def _has_joined_rows(x: Node) -> bool:
 def _joined(x: Node) -> Node:
     """``x`` with its first two axes as one."""
     shape = (x.shape[0] * x.shape[1], *x.shape[2:])
-    if isinstance(x, Operation) and _has_joined_rows(x):
+    if _has_joined_rows(x):
         return x.inputs[0]
-    if (
-        isinstance(x, Operation)
-        and x.operator.name == "broadcast"
-        and min(x.attributes["axes"], default=2) > 1
-    ):
-        return broadcast(x.inputs[0], shape=shape, axes=tuple(axis - 1 for axis in x.attributes["axes"]))
+    spread = inner(x, "broadcast")
+    if spread is not None and min(spread.attributes["axes"], default=2) > 1:
+        return broadcast(
+            spread.inputs[0], shape=shape, axes=tuple(axis - 1 for axis in spread.attributes["axes"])
+        )
     return reshape(x, shape=shape)
 
 
@@ -193,9 +192,9 @@ def frontier(roots: Iterable[Node], taken: Set[int], inside: Set[int]) -> list[N
     return [node for node in found.values() if id(node) in inside]
 
 
-def has_product(nodes: Iterable[Node], taken: Set[int]) -> bool:
-    """Whether a product is among the nodes ``taken`` that ``nodes`` need."""
+def has_any(names: Set[str], node: Node, taken: Set[int]) -> bool:
+    """Whether an operation of one of the ``names`` is among the nodes ``taken`` that ``node`` needs."""
     return any(
-        id(node) in taken and isinstance(node, Operation) and node.operator.name in PRODUCTS
-        for node in topological(nodes)
+        id(part) in taken and isinstance(part, Operation) and part.operator.name in names
+        for part in topological([node])
     )

@@ -20,12 +20,13 @@ from pullback.compiler.passes.loops import (
     Rebuilt,
     all_steps,
     frontier,
-    has_product,
+    has_any,
     is_result,
     lazy,
     rewrite_scans,
 )
 from pullback.compiler.passes.rewriting import GraphPass, inner, uses
+from pullback.control.regions import dependent
 from pullback.graph import Node, Operation, Variable, substitute, topological
 from pullback.operators.elementwise import summed
 from pullback.operators.reductions import sum as sum_
@@ -60,9 +61,9 @@ def _leaving(this: Rebuilt) -> _Leaving:
     needed = {id(node) for node in topological(c for k, c in enumerate(this.carries) if k not in added)}
     apart = {id(node) for node in this.order if isinstance(node, Operation)} & inside - needed
     apart -= lazy(this.order, apart)
-    sinking = {k: y for k, y in enumerate(this.ys) if id(y) in apart and has_product([y], apart)}
+    sinking = {k: y for k, y in enumerate(this.ys) if id(y) in apart and has_any(PRODUCTS, y, apart)}
     staying = [y for k, y in enumerate(this.ys) if k not in sinking]
-    summing = {k: term for k, term in added.items() if id(term) in apart and has_product([term], apart)}
+    summing = {k: term for k, term in added.items() if id(term) in apart and has_any(PRODUCTS, term, apart)}
     # A sum over rows makes the rows of a step wait for each other; it leaves if what it reads takes no more memory than
     # what is kept for all steps anyway.
     late = _from_products_on(this.order, apart)
@@ -70,7 +71,7 @@ def _leaving(this: Rebuilt) -> _Leaving:
     given = {id(n) for n in this.x_variables} | kept.keys()
     room = sum(n.type.nbytes for n in kept.values())
     for k, term in added.items():
-        if k in summing or id(term) not in apart or not _reduces(term, apart):
+        if k in summing or id(term) not in apart or not has_any({"sum"}, term, apart):
             continue
         more = sum(n.type.nbytes for n in frontier([term], late, inside) if id(n) not in given)
         if more <= room:
@@ -88,18 +89,18 @@ def _after_the_loop(this: Rebuilt, leaving: _Leaving) -> Sequence[Node]:
     """The results of the loop without what is ``leaving``, which keeps what that reads, and of that."""
     roots = [*leaving.kept.values(), *leaving.added.values()]
     read = _read(roots, leaving.nodes, this.of_x | this.of_carry)
-    xs = {id(variable): whole for variable, whole in zip(this.x_variables, this.xs)}
+    xs: dict[Node, Node] = dict(zip(this.x_variables, this.xs))
     inits, y_count = this.inits, len(this.ys)
     carried = [k for k in range(len(inits)) if k not in leaving.added]
     staying = [y for k, y in enumerate(this.ys) if k not in leaving.kept]
     this.variables = [this.variables[k] for k in carried]
     this.carries = [this.carries[k] for k in carried]
     this.inits = [inits[k] for k in carried]
-    this.ys = [*staying, *(node for node in read if id(node) not in xs)]
+    this.ys = [*staying, *(node for node in read if node not in xs)]
     made = iter(this.results())
     carries = [next(made) for _ in carried]
     ys = [next(made) for _ in staying]
-    many = [xs[id(node)] if id(node) in xs else next(made) for node in read]
+    many = [xs[node] if node in xs else next(made) for node in read]
     ones = [Variable(node.type) for node in read]
     after = iter(all_steps(substitute(roots, dict(zip(read, ones))), ones, many))
     kept = {k: next(after) for k in leaving.kept}
@@ -120,26 +121,14 @@ def _term(after: Node, variable: Node) -> Node | None:
     return b if a is variable else a if b is variable else None
 
 
-def _reduces(term: Node, apart: Set[int]) -> bool:
-    """Whether a sum over rows is among what gives ``term``."""
-    return any(
-        id(node) in apart and isinstance(node, Operation) and node.operator.name == "sum"
-        for node in topological([term])
-    )
-
-
 def _from_products_on(order: Sequence[Node], apart: Set[int]) -> set[int]:
     """Of the nodes that the loop does not need itself, the products and sums, and what is computed from them.
 
     What is elementwise before them stays in the loop, where it fuses; its result is kept for all steps.
     """
-    found: set[int] = set()
-    for node in order:
-        if id(node) in apart and isinstance(node, Operation):
-            reduces = node.operator.name == "sum" or node.operator.name in PRODUCTS
-            if reduces or any(id(child) in found for child in node.inputs):
-                found.add(id(node))
-    return found
+    taken = [node for node in order if id(node) in apart]
+    roots = [n for n in taken if isinstance(n, Operation) and n.operator.name in PRODUCTS | {"sum"}]
+    return dependent(taken, roots)
 
 
 def _read(roots: Sequence[Node], here: Set[int], inside: set[int]) -> list[Node]:
