@@ -51,15 +51,15 @@ from pullback.compiler.passes.rewriting import (
     inner,
     labelled,
     ordered,
+    rebuilt,
     scalar,
     sliced,
-    with_outputs,
 )
 from pullback.compiler.passes.sparse_pooling import cycles_of_visits
 from pullback.compiler.schedules.cost import DEEPEST_FACTOR
 from pullback.compiler.target import Processor
 from pullback.control.host import with_host_calls
-from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
+from pullback.graph import OPERATORS, Graph, Node, Operation, apply
 from pullback.operators.arithmetic import add
 from pullback.operators.concatenation import concatenate
 from pullback.operators.convolution_where_read import convolve_where_read
@@ -98,8 +98,7 @@ def _part(node: Node, start: int, stop: int, axis: int = 0) -> Node:
 
 
 def _shaped(node: Node, *shape: int) -> Node:
-    made: Node = node if node.shape == shape else reshape(node, shape=shape)
-    return made
+    return node if node.shape == shape else reshape(node, shape=shape)
 
 
 def _in_rows(node: Node, rank: int) -> Node:
@@ -117,16 +116,14 @@ def _where_row(is_row: Node | None, node: Node) -> Node:
     """``node``, with zeros in what are no rows."""
     if is_row is None:
         return node
-    made: Node = where(broadcast(is_row, shape=node.shape, axes=(0,)), node, filled(0, node))
-    return made
+    return where(broadcast(is_row, shape=node.shape, axes=(0,)), node, filled(0, node))
 
 
 def _or_rarely(rare: Node, then: Node, usual: Node) -> Node:
     """``usual``, or ``then`` in the rare case, added to zeros by a kernel of its own, which is left out as a whole."""
     rows = iota(shape=usual.shape[:1], axis=0, dtype=np.dtype(np.int64))
     usual = rarely(rare, filled(0, usual), usual)
-    made: Node = scatter_add(usual, rarely(rare, then, filled(0, then)), rows, axes=(0,))
-    return made
+    return scatter_add(usual, rarely(rare, then, filled(0, then)), rows, axes=(0,))
 
 
 # -- rows that are read
@@ -135,7 +132,7 @@ def _or_rarely(rare: Node, then: Node, usual: Node) -> Node:
 class _Rows(NamedTuple):
     """What an array of rows is made of, and in which order."""
 
-    node: Operation
+    node: Node
     view: View
 
 
@@ -175,19 +172,19 @@ def _read(node: Node) -> _Rows | None:
     return _Rows(before.node, lambda places: moved(before.view(places)))
 
 
-def _updates(node: Node) -> _Rows | None:
-    """The operation that makes rows, which ``node`` has in another order: how its places are those of that."""
+def _updates(node: Node) -> _Rows:
+    """What makes rows, which ``node`` has in another order: how its places are those of that."""
     step = _moved(node)
     if step is None:
-        return _Rows(node, lambda places: places) if isinstance(node, Operation) else None
+        return _Rows(node, lambda places: places)
     before, back = _updates(step[0]), step[2]
-    return None if before is None else _Rows(before.node, lambda places: before.view(back(places)))
+    return _Rows(before.node, lambda places: before.view(back(places)))
 
 
 class _Table:
     """The rows of a table that a gather reads, once each, and the number among them of each that is read."""
 
-    def __init__(self, gathered: Operation, counted: bool, sums: RowSums) -> None:
+    def __init__(self, gathered: Node, counted: bool, sums: RowSums) -> None:
         self.sums = sums
         self.table, self.place = gathered.inputs
         self.count, self.width = self.table.shape
@@ -213,17 +210,13 @@ class _Table:
 
     def at_places(self, rows: Node, view: View) -> Node:
         """A row for each place."""
-        made: Node = gather(rows, view(self.numbers), axes=(0,))
-        return made
+        return gather(rows, view(self.numbers), axes=(0,))
 
     def summed(self, cotangents: Node, view: View) -> Node:
         """The sum of the cotangents of each row; ``view`` brings places into their order."""
-        numbers = view(self.numbers)
-        while (step := _moved(cotangents)) is not None:
-            cotangents, numbers = step[0], step[2](numbers)
+        made = _updates(cotangents)
         zeros = filled(0, cotangents, (self.count, cotangents.shape[-1]))
-        made: Node = scatter_add(zeros, cotangents, numbers, axes=(0,))
-        return made
+        return scatter_add(zeros, made.node, made.view(view(self.numbers)), axes=(0,))
 
     def gradient(self, cotangents: Node, view: View) -> Node:
         """The gradient of a matrix."""
@@ -250,8 +243,7 @@ class _Table:
         made = labelled(self.summed(cotangents, view), matrix, "nc", "ck", "nk")
         made = _where_row(self.is_row, rarely(rare, filled(0, made), made))
         base = base + made if self.rows is None else scatter_add(base, made, self.rows, axes=(0,))
-        updated: Node = scatter_add(base, rarely(rare, every, filled(0, every)), view(self.place), axes=(0,))
-        return updated
+        return scatter_add(base, rarely(rare, every, filled(0, every)), view(self.place), axes=(0,))
 
 
 # -- products
@@ -329,13 +321,14 @@ def _matrix_of_rows(product: Operation) -> tuple[_Side, Labels] | None:
 
 def _update_of_product(table: _Table, node: Operation, made: _Rows) -> Node | None:
     """Updates of rows that are products of cotangents and a matrix."""
-    found = _matrix_of_rows(made.node) if made.node.operator.name == "contract" else None
-    if found is None:
+    product = inner(made.node, "contract")
+    found = None if product is None else _matrix_of_rows(product)
+    if product is None or found is None:
         return None
     side, columns = found
     if not table.sums.pay(side.rows.size // table.width)[1]:
         return None
-    *out, within = made.node.attributes["out_labels"]
+    *out, within = product.attributes["out_labels"]
     order = [label for label in side.labels if label in out]
     cotangents = _in_rows(ordered(side.other, side.labels, [*order, *columns]), len(order))
     matrix = _matrix(ordered(side.rows, side.places, [*columns, within]), len(columns))
@@ -398,9 +391,10 @@ def _gradient_of_window(table: _Table, node: Operation, rows: _Rows) -> Node | N
 
 def _update_of_convolution(table: _Table, node: Operation, made: _Rows) -> Node | None:
     """Updates of rows that are the gradient of what a convolution has seen."""
-    if made.node.operator.name != "convolve":
+    convolution = inner(made.node, "convolve")
+    if convolution is None:
         return None
-    (x, w), how = made.node.inputs, made.node.attributes
+    (x, w), how = convolution.inputs, convolution.attributes
     if (how["x_layout"], how["out_layout"], how["strides"]) != ("b0c", "b0o", (1,)):
         return None
     (distance,), size = how["dilations"], w.shape[how["w_layout"].index("0")]
@@ -435,39 +429,31 @@ def _side_by_side(cotangents: Node, places: int, size: int, distance: int) -> No
         low = turn * distance
         high = places - cotangents.shape[1] - low
         parts.append(pad(cotangents, low=(0, low, 0), high=(0, high, 0)) if low or high else cotangents)
-    made: Node = concatenate(*parts, axis=2) if size > 1 else parts[0]
-    return made
+    return concatenate(*parts, axis=2) if size > 1 else parts[0]
 
 
 # -- the pass
 
 
-class _Tables:
-    """The tables whose rows are found, by the gathers that read them."""
+def _rewritten(node: Operation, tables: Mapping[Node, _Table]) -> Node | None:
+    """``node`` made of the different rows of ``tables``, by the gathers, where it is made of those that are read."""
+    for match, make in _RULES.get(node.operator.name, ()):
+        found = match(node)
+        table = None if found is None else tables.get(found[0].node)
+        if found is not None and table is not None and (made := make(table, node, *found)) is not None:
+            return made
+    return None
 
-    def __init__(self, tables: Mapping[Operation, _Table]) -> None:
-        self.gathers = {id(gathered): table for gathered, table in tables.items()}
-        self.places = {id(table.place): table for table in tables.values()}
-        self.kept = tables  # lest another node is made at the same address
 
-    def rewritten(self, node: Operation) -> Node | None:
-        """``node`` made of the different rows, where it is made of those that are read, or added to them."""
-        for match, make in _RULES.get(node.operator.name, ()):
-            found = match(node)
-            table = None if found is None else self.gathers.get(id(found[0].node))
-            if found is not None and table is not None and (made := make(table, node, *found)) is not None:
-                return made
-        return self._updated(node) if node.operator.name == "scatter_add" else None
-
-    def _updated(self, node: Operation) -> Node | None:
-        """A scatter to an array like a table, at the places where that is read."""
-        base, updates, place, *others = node.inputs
-        table, made = self.places.get(id(place)), _updates(updates)
-        fits = table is not None and table.table.type == base.type and node.attributes["axes"] == (0,)
-        if table is None or made is None or others or not fits:
-            return None
-        after = _update_of_product(table, node, made)
-        return _update_of_convolution(table, node, made) if after is None else after
+def _updated(node: Operation, tables: Mapping[Node, _Table]) -> Node | None:
+    """A scatter to an array like one of the ``tables``, by the places where they are read."""
+    base, updates, place, *others = node.inputs
+    table = tables.get(place)
+    if table is None or table.table.type != base.type or node.attributes["axes"] != (0,) or others:
+        return None
+    made = _updates(updates)
+    after = _update_of_product(table, node, made)
+    return _update_of_convolution(table, node, made) if after is None else after
 
 
 _RULES: Mapping[str, Sequence[tuple[Callable[[Operation], Any], Callable[..., Node | None]]]] = {
@@ -477,20 +463,18 @@ _RULES: Mapping[str, Sequence[tuple[Callable[[Operation], Any], Callable[..., No
 """By operator: what finds rows that are read and what else a rule needs, and the rule."""
 
 
-def _columns(node: Node, early: bool) -> tuple[Operation, int] | None:
+def _columns(node: Node, early: bool) -> tuple[Node, int] | None:
     """The gather whose rows a product multiplies, and the columns that it makes of each."""
-    product = None if early else inner(node, "contract")
+    product, convolution = None if early else inner(node, "contract"), inner(node, "convolve")
     if product is not None and (found := _multiplied(product)) is not None:
-        rows, side = found
-        return rows.node, side.other.size // rows.node.shape[-1]
-    if product is not None and (found := _summed(product)) is not None:
-        return found[0].node, product.size // found[0].node.shape[-1]
-    convolution = inner(node, "convolve")
-    seen = None if convolution is None else _convolved(convolution)
-    if convolution is None or seen is None:
+        (rows, _), many = found, found[1].other
+    elif product is not None and (found := _summed(product)) is not None:
+        (rows, _), many = found, product
+    elif convolution is not None and (seen := _convolved(convolution)) is not None:
+        (rows,), many = seen, convolution.inputs[1]
+    else:
         return None
-    (rows,) = seen
-    return rows.node, convolution.inputs[1].size // rows.node.shape[-1]
+    return rows.node, many.size // rows.node.shape[-1]
 
 
 def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
@@ -499,34 +483,35 @@ def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
     Convolutions are looked for ``early``, before they are made something else; products once they are out of loops.
     """
 
-    def found(graph: Graph) -> dict[Operation, _Table]:
-        columns: dict[Operation, int] = {}
+    def found(graph: Graph) -> dict[Node, _Table]:
+        columns: dict[Node, int] = {}
         for node in graph.nodes():
             if (product := _columns(node, early)) is not None:
                 gathered, count = product
                 columns[gathered] = columns.get(gathered, 0) + count
         scatters = [each for node in graph.nodes() if (each := inner(node, "scatter_add")) is not None]
-        trained = {id(place) for scatter in scatters for place in scatter.inputs[2:3]}
+        trained = {scatter.inputs[2] for scatter in scatters}
         made = {}
         for gathered, count in columns.items():
             (table, place), lanes = gathered.inputs, target.lanes(gathered.dtype.itemsize)
             way = way_to_rows(target, lanes, place.size, *table.shape, count)
             if way:
                 rows = different_rows(place.size, table.shape[0]) if way == "counted" else table.shape[0]
-                sums = RowSums(lanes, place.size, rows, table.shape[1], id(place) in trained)
+                sums = RowSums(lanes, place.size, rows, table.shape[1], place in trained)
                 made[gathered] = _Table(gathered, way == "counted", sums)
         return made
 
     def rewritten(graph: Graph) -> Graph:
         if not (tables := found(graph)):
             return graph
-        known = _Tables(tables)
+        places: dict[Node, _Table] = {table.place: table for table in tables.values()}
 
         def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
             again = apply(node.operator, inputs, node.attributes)
-            made = known.rewritten(again) if isinstance(again, Operation) else None
+            scatters = again.operator.name == "scatter_add"
+            made = _updated(again, places) if scatters else _rewritten(again, tables)
             return again if made is None else made
 
-        return with_host_calls(with_outputs(graph, substitute(graph.outputs, {}, rebuild)))
+        return with_host_calls(rebuilt(graph, rebuild))
 
     return GraphPass("distinct_windows" if early else "distinct_rows", rewritten)

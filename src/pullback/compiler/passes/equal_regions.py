@@ -16,9 +16,9 @@ with a derivative of its own, for one, is traced by itself and once more by its 
 from __future__ import annotations
 
 from pullback.compiler.key.graph import check_sites, held_text
-from pullback.compiler.passes.rewriting import GraphPass, with_outputs
+from pullback.compiler.passes.rewriting import GraphPass, rebuilt
 from pullback.control.host import host_functions
-from pullback.graph import Graph, Node, Operation, apply, every_node, regions, substitute
+from pullback.graph import Graph, Node, Operation, apply, every_node, regions
 
 __all__ = ["equal_regions"]
 
@@ -38,7 +38,7 @@ def _equal_regions(graph: Graph) -> Graph:
         text = held_text(new, sites, functions)
         return new if text is None else known.setdefault((new.operator, tuple(map(id, inputs)), text), new)
 
-    return with_outputs(graph, substitute(graph.outputs, {}, rebuild))
+    return rebuilt(graph, rebuild)
 
 
 equal_regions = GraphPass("equal_regions", _equal_regions)

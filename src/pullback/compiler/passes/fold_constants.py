@@ -28,6 +28,8 @@ output %3
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pullback.compiler.key.graph import repeats_one_value
@@ -36,9 +38,10 @@ from pullback.graph import SMALL_CONSTANT, Constant, Node, Operation, constant
 
 __all__ = ["fold_constants"]
 
-SHAPES = frozenset(["reshape", "transpose", "slice", "reverse", "pad", "concatenate"])
-REDUCTIONS = frozenset(["sum", "prod", "max", "min", "argmax", "argmin"])
-FOLDED = SHAPES | REDUCTIONS | {"contract", "gather", "links"}
+FOLDED = frozenset({
+    "reshape", "transpose", "slice", "reverse", "pad", "concatenate",
+    "sum", "prod", "max", "min", "argmax", "argmin", "contract", "gather", "links",
+})  # fmt: skip
 """Operators beside the elementwise ones, and those that accumulate, that are computed.
 
 An index out of range is left to be found when the program runs (``check_index``), and what counts by itself
@@ -46,14 +49,13 @@ An index out of range is left to be found when the program runs (``check_index``
 """
 
 
-def _computed(node: Operation, *inputs: np.ndarray) -> np.ndarray:
+def _computed(node: Operation, known: Callable[[Node], np.ndarray | None]) -> np.ndarray | None:
+    """The value of ``node``, if those of its inputs are ``known``; but integers have no negative powers."""
+    inputs = [known(child) for child in node.inputs]
+    if any(value is None for value in inputs) or (node.operator.name == "power" and node.dtype.kind != "f"):
+        return None
     with np.errstate(all="ignore"):
         return np.asarray(node.operator.reference(*inputs, **node.attributes), node.dtype)
-
-
-def _can_fail(node: Operation) -> bool:
-    """Whether the reference may raise: integers have no negative powers."""
-    return node.operator.name == "power" and node.dtype.kind != "f"
 
 
 def _known(node: Node) -> np.ndarray | None:
@@ -63,34 +65,22 @@ def _known(node: Node) -> np.ndarray | None:
     if isinstance(node, Constant):
         return node.value
     repeated = inner(node, "broadcast")
-    if repeated is not None and isinstance(repeated.inputs[0], Constant):
-        return _computed(repeated, repeated.inputs[0].value)
-    return None
+    return None if repeated is None else _computed(repeated, _known)
 
 
 def _elementwise(node: Operation) -> Node | None:
     """An elementwise operation on single numbers, repeated."""
-    numbers = []
-    for child in node.inputs:
-        value = scalar(child)
-        if value is None:
-            return None
-        numbers.append(value)
-    return None if _can_fail(node) else filled(_computed(node, *numbers), node)
+    value = _computed(node, scalar)
+    return None if value is None else filled(value, node)
 
 
 def _fold(node: Operation) -> Node | None:
-    if node.size > SMALL_CONSTANT or not node.inputs or _can_fail(node):
+    if node.size > SMALL_CONSTANT or not node.inputs:
         return None
     if not (node.operator.elementwise or node.operator.accumulates or node.operator.name in FOLDED):
         return None
-    values = []
-    for child in node.inputs:
-        value = _known(child)
-        if value is None:
-            return None
-        values.append(value)
-    return constant(_computed(node, *values), node.dtype)
+    value = _computed(node, _known)
+    return None if value is None else constant(value)
 
 
 def _uniform(node: Constant) -> Node | None:

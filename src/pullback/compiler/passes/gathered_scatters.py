@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.key.graph import constant_is_code
-from pullback.compiler.passes.rewriting import GraphPass, filled, ordered, scalar, uses, with_outputs
+from pullback.compiler.passes.rewriting import GraphPass, filled, ordered, rebuilt, scalar, uses
 from pullback.compiler.schedules.cost import (
     DEEPEST_FACTOR,
     FEW_GATHERED,
@@ -41,7 +41,7 @@ from pullback.compiler.schedules.cost import (
     MOST_GATHERED,
     RECOMPUTE_COST,
 )
-from pullback.graph import Constant, Graph, Node, Operation, apply, constant, substitute
+from pullback.graph import Constant, Graph, Node, Operation, apply, constant
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather
 from pullback.operators.reductions import sum as sum_along
@@ -55,20 +55,20 @@ Places = tuple[NDArray[np.int64], ...]
 
 def _gathered_scatters(graph: Graph) -> Graph:
     order = graph.nodes()
-    found = {id(node): table for node in order if (table := _table(node)) is not None}
+    found = {node: table for node in order if (table := _table(node)) is not None}
     if not found:
         return graph
     count = uses(order, graph.outputs)
-    made: dict[int, Node] = {}
-    moved = _Moved(lambda node: made.get(id(node), node), count)
+    made: dict[Node, Node] = {}
+    moved = _Moved(lambda node: made.get(node, node), count)
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
-        table = found.get(id(node))
+        table = found.get(node)
         again = None if table is None else _gathered(node, *table, moved)
-        made[id(node)] = apply(node.operator, inputs, node.attributes) if again is None else again
-        return made[id(node)]
+        made[node] = apply(node.operator, inputs, node.attributes) if again is None else again
+        return made[node]
 
-    return with_outputs(graph, substitute(graph.outputs, {}, rebuild))
+    return rebuilt(graph, rebuild)
 
 
 # -- which updates an element has

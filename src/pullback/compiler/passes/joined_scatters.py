@@ -38,11 +38,11 @@ from pullback.compiler.passes.rewriting import (
     inner,
     is_zero,
     ordered,
+    rebuilt,
     uses,
-    with_outputs,
 )
 from pullback.compiler.schedules.cost import MOST_JOINED_UPDATES
-from pullback.graph import Graph, Node, Operation, substitute
+from pullback.graph import Graph, Node, Operation
 from pullback.operators.indexing import gather
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast
@@ -71,7 +71,7 @@ def _joined_scatters(graph: Graph) -> Graph:
             target = _joined(target, before, places, node.attributes["axes"])
         return target
 
-    return with_outputs(graph, substitute(graph.outputs, {}, rebuild)) if alone else graph
+    return rebuilt(graph, rebuild) if alone else graph
 
 
 def _before(node: Node) -> list[Operation]:

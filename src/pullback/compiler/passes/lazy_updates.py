@@ -29,15 +29,15 @@ a row stays out of it, whether the row was named or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 import numpy as np
 
-from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, with_outputs
+from pullback.compiler.passes.rewriting import GraphPass, filled, inner, rebuilt, scalar
 from pullback.compiler.passes.sparse_updates import Sparse, sparse_of
 from pullback.compiler.schedules.cost import LEAST_UNTOUCHED
-from pullback.graph import Graph, Node, Operation, apply, substitute, topological
+from pullback.graph import Graph, Node, Operation, apply, topological
 from pullback.operators.concatenation import concatenate
 from pullback.operators.indexing import gather
 from pullback.operators.scatters import scatter_add, scatter_set
@@ -49,29 +49,26 @@ __all__ = ["lazy_updates"]
 def _lazy_updates(graph: Graph) -> Graph:
     if not any(inner(node, "scatter_add") is not None for node in graph.nodes()):
         return graph
-    known: dict[int, Sparse] = {}
-    kept: list[Node] = []
+    known: dict[Node, Sparse] = {}
     picked: list[Sparse] = []
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         result = apply(node.operator, inputs, node.attributes)
-        kept.append(result)  # lest another one be made at the same address
         sparse = sparse_of(result, known)
         if sparse is not None:
-            known[id(result)] = sparse
+            known[result] = sparse
         found = _condition(result, known)
         if found is None:
             return result
         picked.append(found)
-        kept.append(made := _at_rows(result, found))
-        return made
+        return _at_rows(result, found)
 
-    made = with_outputs(graph, substitute(graph.outputs, {}, rebuild))
-    gradients = {id(part.scatter) for sparse in picked for part in sparse.parts}
-    return graph if not picked or any(id(node) in gradients for node in made.nodes()) else made
+    made = rebuilt(graph, rebuild)
+    gradients = {part.scatter for sparse in picked for part in sparse.parts}
+    return made if picked and gradients.isdisjoint(made.nodes()) else graph
 
 
-def _condition(node: Node, known: Mapping[int, Sparse]) -> Sparse | None:
+def _condition(node: Node, known: Mapping[Node, Sparse]) -> Sparse | None:
     """The gradient, if ``node`` chooses by whether something in a row of a sparse one is not zero."""
     if inner(node, "where") is None or node.ndim < 2:
         return None
@@ -85,53 +82,51 @@ def _condition(node: Node, known: Mapping[int, Sparse]) -> Sparse | None:
     if test is None or test.operator.name != "not_equal" or test.shape != node.shape:
         return None
     for value, other in (test.inputs, test.inputs[::-1]):
-        sparse, zero = known.get(id(value)), scalar(other)
+        sparse, zero = known.get(value), scalar(other)
         if sparse is None or zero is None or zero.any():
             continue
         places = sum(part.scatter.inputs[2].size for part in sparse.parts)
-        whole_rows = all(part.scatter.attributes["axes"] == (0,) for part in sparse.parts)
-        if whole_rows and 0 < places * LEAST_UNTOUCHED <= node.shape[0]:
+        if sparse.axes == (0,) and 0 < places * LEAST_UNTOUCHED <= node.shape[0]:
             return sparse
     return None
 
 
 def _at_rows(node: Node, gradient: Sparse) -> Node:
     """``node``, a choice by whether the gradient is zero, computed for the rows that the gradient names alone."""
-    scatters = {id(part.scatter): part.scatter for part in gradient.parts}
-    lines = {name: reshape(s.inputs[2], shape=(s.inputs[2].size,)) for name, s in scatters.items()}
+    places = {part.scatter: part.scatter.inputs[2] for part in gradient.parts}
+    lines: dict[Node, Node] = {s: reshape(place, shape=(place.size,)) for s, place in places.items()}
     rows = concatenate(*lines.values(), axis=0) if len(lines) > 1 else next(iter(lines.values()))
     count, extent = rows.size, node.shape[0]
     numbers = iota(shape=(count,), axis=0, dtype=np.dtype(np.int64))
     last = scatter_set(filled(0, numbers, (extent,)), numbers, rows, axes=(0,))
     own = gather(last, rows, axes=(0,))
-    known: dict[int, Node] = {}
-    read_by_rows = partial(_read_by_rows, scatters=scatters, extent=extent)
+    known: dict[Node, Node] = {}
+    read_by_rows = partial(_read_by_rows, scatters=lines, extent=extent)
 
     def at_rows(part: Node) -> Node:
         """The rows of a value that has as many as the table."""
-        if id(part) in scatters:
-            updates = scatters[id(part)].inputs[1]
-            updates = reshape(updates, shape=(lines[id(part)].size, *part.shape[1:]))
+        if part in lines:
+            updates = reshape(part.inputs[1], shape=(lines[part].size, *part.shape[1:]))
             zero = scalar(part.inputs[0])
             assert zero is not None
             zeros = filled(zero, part, (count, *part.shape[1:]))
-            places = gather(last, lines[id(part)], axes=(0,))
-            return gather(scatter_add(zeros, updates, places, axes=(0,)), own, axes=(0,))
+            numbered = gather(last, lines[part], axes=(0,))
+            return gather(scatter_add(zeros, updates, numbered, axes=(0,)), own, axes=(0,))
         by_rows = read_by_rows(part)
         if not isinstance(part, Operation) or not (by_rows or part.operator.name == "broadcast"):
             return gather(part, rows, axes=(0,))
-        inputs = tuple(known[id(each)] for each in by_rows) or part.inputs
+        inputs = tuple(known[each] for each in by_rows) or part.inputs
         shape = {"shape": (count, *part.shape[1:])} if part.operator.name in ("broadcast", "reshape") else {}
         return apply(part.operator, inputs, {**part.attributes, **shape})
 
     for part in topological([node], lambda each: not read_by_rows(each)):
-        known[id(part)] = at_rows(part)
-    return scatter_set(node.inputs[2], known[id(node)], rows, axes=(0,))
+        known[part] = at_rows(part)
+    return scatter_set(node.inputs[2], known[node], rows, axes=(0,))
 
 
-def _read_by_rows(node: Node, scatters: Mapping[int, Operation], extent: int) -> tuple[Node, ...]:
+def _read_by_rows(node: Node, scatters: Collection[Node], extent: int) -> tuple[Node, ...]:
     """The inputs of whose rows those of ``node`` are made; none where it is gathered itself."""
-    if not isinstance(node, Operation) or id(node) in scatters:
+    if not isinstance(node, Operation) or node in scatters:
         return ()
     name, inputs = node.operator.name, node.inputs
     if name == "broadcast":

@@ -27,8 +27,8 @@ output %6, %8
 
 from __future__ import annotations
 
-from pullback.compiler.passes.rewriting import GraphPass, inner, readers_of, scalar, with_outputs
-from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.compiler.passes.rewriting import GraphPass, inner, readers_of, rebuilt, scalar
+from pullback.graph import Graph, Node, Operation, apply
 from pullback.operators.logic import where
 
 __all__ = ["masked_once"]
@@ -85,7 +85,7 @@ def _masked_once(graph: Graph) -> Graph:
                 parts[k] = where(mask, parts[k], known.inputs[2])
         return where(mask, apply(new.operator, tuple(parts), new.attributes), other)
 
-    return with_outputs(graph, substitute(graph.outputs, {}, rebuild))
+    return rebuilt(graph, rebuild)
 
 
 masked_once = GraphPass("masked_once", _masked_once)

@@ -96,8 +96,6 @@ def filtered(target: Processor, node: Operation) -> Node | None:
     if node.dtype != np.float32 or {*how["strides"], *how["dilations"]} != {1} or not node.size:
         return None
     sizes, counts = _extents(node)
-    if any(not isinstance(extent, int) for extent in (*node.inputs[0].shape, *node.inputs[1].shape)):
-        return None  # it is known when the program runs
     if "g" in sizes and any(1 in (sizes[axis], counts[axis]) for axis in spatial(sizes)):
         return None  # it may be what is made here
     for axis in sorted(spatial(sizes), key=how["x_layout"].index, reverse=True):
@@ -205,8 +203,7 @@ def _between(nodes: Sequence[Node], layout: str, axis: str) -> Node:
     at, shape = layout.index(axis), nodes[0].shape
     steps = tuple(len(nodes) if k == at else 1 for k in range(len(shape)))
     extent = sum(node.shape[at] for node in nodes)
-    made: Node = interleave(*nodes, strides=steps, shape=(*shape[:at], extent, *shape[at + 1 :]))
-    return made
+    return interleave(*nodes, strides=steps, shape=(*shape[:at], extent, *shape[at + 1 :]))
 
 
 def minimal_filtering(target: Processor) -> RulePass:

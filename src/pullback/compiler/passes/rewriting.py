@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import is_
 from typing import Any
 
 import numpy as np
 
-from pullback.graph import (
-    OPERATORS,
-    Constant,
-    Graph,
-    Node,
-    Operation,
-    Operator,
-    apply,
-    constant,
-    written_at,
-)
+from pullback.graph import Constant, Graph, Node, Operation, Operator, apply, substitute, written_at
+from pullback.operators import elementwise
 from pullback.operators.products import contract
 from pullback.operators.shapes import slice, transpose
 
@@ -31,14 +23,17 @@ __all__ = [
     "Range",
     "Rule",
     "RulePass",
+    "cut",
     "filled",
     "in_rare_cases",
     "inner",
     "is_zero",
     "labelled",
     "ordered",
+    "ranges_of",
     "rare_case",
     "readers_of",
+    "rebuilt",
     "rewrite",
     "same",
     "scalar",
@@ -107,31 +102,29 @@ def with_outputs(graph: Graph, outputs: tuple[Node, ...]) -> Graph:
     return graph if same(outputs, graph.outputs) else Graph(graph.inputs, outputs)
 
 
+def rebuilt(graph: Graph, rebuild: Callable[[Operation, tuple[Node, ...]], Node | None]) -> Graph:
+    """``graph`` with what ``rebuild(operation, new_inputs)`` gives; where that is ``None``, the operation anew."""
+    return with_outputs(graph, substitute(graph.outputs, {}, rebuild))
+
+
 def same(nodes: Sequence[Node], others: Sequence[Node]) -> bool:
     """Whether two lists hold the same nodes (``==`` would compare them elementwise)."""
     return all(map(is_, nodes, others))
 
 
 class _Walk:
-    """What has become of each node. Nodes are kept, lest another one be made at the same address."""
+    """What has become of each node."""
 
     def __init__(self, passes: Sequence[RulePass]) -> None:
-        self.passes = passes
-        self.done: dict[int, Node] = {}
-        self.kept: list[Node] = []
-        self.rules: dict[Operator, tuple[Rule, ...]] = {}
-        self.constant_rules = tuple(rule for each in passes for rule in each.rules.get(CONSTANT, ()))
-
-    def rules_for(self, operator: Operator) -> tuple[Rule, ...]:
-        known = self.rules.get(operator)
-        if known is None:
-            known = tuple(rule for each in self.passes for rule in each.rules_for(operator))
-            self.rules[operator] = known
-        return known
+        self.done: dict[Node, Node] = {}
+        self.constant_rules = [rule for each in passes for rule in each.rules.get(CONSTANT, ())]
+        self.rules_for = cache(
+            lambda operator: [rule for each in passes for rule in each.rules_for(operator)]
+        )
 
     def visit(self, node: Node) -> Node:
         """The node that takes the place of ``node``."""
-        known = self.done.get(id(node))
+        known = self.done.get(node)
         if known is not None:
             return known
         if isinstance(node, Operation):
@@ -141,8 +134,7 @@ class _Walk:
             result = self._ruled(node, self.constant_rules)
         else:
             result = node
-        self.done[id(node)] = self.done[id(result)] = result
-        self.kept += (node, result)
+        self.done[node] = self.done[result] = result
         return result
 
     def _operation(self, node: Operation) -> Node:
@@ -198,7 +190,7 @@ def scalar(node: Node) -> np.ndarray | None:
 
 def rare_case(node: Node) -> tuple[Node, Node, Node] | None:
     """The condition, ``rare`` and ``usual`` of ``where(unlikely(condition), rare, usual)``, if ``node`` is that."""
-    if not isinstance(node, Operation) or node.operator.name != "where":
+    if inner(node, "where") is None:
         return None
     condition, rare, usual = node.inputs
     asked = condition
@@ -219,11 +211,9 @@ def is_zero(node: Node) -> bool:
     return value is not None and not value.any()
 
 
-def filled(value: np.ndarray | float, like: Node, shape: tuple[int, ...] | None = None) -> Node:
+def filled(value: Any, like: Node, shape: tuple[int, ...] | None = None) -> Node:
     """``value``, in the dtype of ``like``, in every place of ``shape`` or of the shape of ``like``."""
-    shape = like.shape if shape is None else shape
-    single = constant(value, like.dtype)
-    return OPERATORS["broadcast"](single, shape=shape, axes=()) if shape else single
+    return elementwise.filled(value, like.dtype, like.shape if shape is None else shape)
 
 
 # -- nodes whose axes have labels: letters of a layout, or numbers
@@ -237,20 +227,28 @@ def labelled(
     for label in (*a_labels, *b_labels):
         number.setdefault(label, len(number))
     numbered = [tuple([number[label] for label in labels]) for labels in (a_labels, b_labels, out)]
-    made: Node = contract(a, b, a_labels=numbered[0], b_labels=numbered[1], out_labels=numbered[2])
-    return made
+    return contract(a, b, a_labels=numbered[0], b_labels=numbered[1], out_labels=numbered[2])
 
 
 def ordered(node: Node, labels: Sequence[object], wanted: Sequence[object]) -> Node:
     """``node`` with its axes in another order of their labels."""
     axes = tuple(labels.index(label) for label in wanted)
-    made: Node = node if axes == tuple(range(node.ndim)) else transpose(node, axes=axes)
-    return made
+    return node if axes == tuple(range(node.ndim)) else transpose(node, axes=axes)
 
 
 def sliced(node: Node, labels: Sequence[object], ranges: Mapping[Any, Range]) -> Node:
     """``node`` sliced along the axes whose labels have a range."""
-    starts, stops, steps = zip(*(ranges.get(label, (0, n, 1)) for label, n in zip(labels, node.shape)))
-    whole = not any(starts) and stops == node.shape and set(steps) == {1}
-    made: Node = node if whole else slice(node, starts=starts, stops=stops, steps=steps)
-    return made
+    return cut(node, [ranges.get(label, (0, extent, 1)) for label, extent in zip(labels, node.shape)])
+
+
+def cut(node: Node, ranges: Sequence[Range]) -> Node:
+    """``node`` sliced to a range of each axis."""
+    if all(own == (0, extent, 1) for own, extent in zip(ranges, node.shape)):
+        return node
+    starts, stops, steps = zip(*ranges)
+    return slice(node, starts=starts, stops=stops, steps=steps)
+
+
+def ranges_of(node: Operation) -> list[Range]:
+    """From where to where a slice goes along each axis, and by which steps."""
+    return list(zip(*(node.attributes[key] for key in ("starts", "stops", "steps"))))

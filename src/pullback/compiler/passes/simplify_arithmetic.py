@@ -48,17 +48,13 @@ __all__ = ["simplify_arithmetic"]
 
 
 def _is(value: np.ndarray | None, number: float) -> bool:
-    """Whether a constant is ``number``, the sign of zero included."""
+    """Whether a constant is ``number``, in floats the sign of zero included."""
     return (
         value is not None
         and value.dtype.kind != "b"
         and bool(value == number)
         and (value.dtype.kind != "f" or bool(np.signbit(value)) == (math.copysign(1, number) < 0))
     )
-
-
-def _is_integer_zero(value: np.ndarray | None) -> bool:
-    return value is not None and value.dtype.kind in "iu" and not value
 
 
 def _negated(node: Node) -> Node | None:
@@ -74,8 +70,7 @@ def _constant_second(node: Operation) -> Node | None:
 
 def _add(node: Operation) -> Node | None:
     x, y = node.inputs
-    value = scalar(y)
-    if _is(value, -0.0) or _is_integer_zero(value):
+    if _is(scalar(y), -0.0):
         return x
     if (b := _negated(y)) is not None:
         return subtract(x, b)
@@ -119,7 +114,7 @@ def _subtract(node: Operation) -> Node | None:
     x, y = node.inputs
     if _is(scalar(y), 0.0):
         return x
-    if _is(scalar(x), -0.0) or _is_integer_zero(scalar(x)):
+    if _is(scalar(x), -0.0):
         return negative(y)
     if (b := _negated(y)) is not None:
         return add(x, b)
@@ -135,11 +130,11 @@ def _multiply(node: Operation) -> Node | None:
         return x
     if _is(value, -1):
         return negative(x)
-    if _is_integer_zero(value):
+    if y.dtype.kind in "iu" and _is(value, 0):
         return y
     if value is not None and x.dtype.kind == "f" and value > 1 and _has_exact_reciprocal(value):
-        made = _scaled(x, float(value))
-        return _signs(node) if made is None else made
+        scaled = _scaled(x, float(value))
+        return _signs(node) if scaled is None else scaled
     return _signs(node)
 
 
@@ -282,10 +277,6 @@ def _keeps(source: np.dtype, target: np.dtype) -> bool:
     return source.kind == "u" and target.kind == "i" and target.itemsize > source.itemsize
 
 
-def _the_input(node: Operation) -> Node | None:
-    return node.inputs[0]
-
-
 _RULES: dict[str, tuple[Rule, ...]] = {
     "add": (_constant_second, _add),
     "subtract": (_subtract,),
@@ -301,7 +292,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "logical_not": (_logical_not,),
     "where": (_where,),
     "cast": (_cast,),
-    "stop_gradient": (_the_input,),
+    "stop_gradient": (lambda node: node.inputs[0],),
 }
 
 simplify_arithmetic = RulePass("simplify_arithmetic", _RULES)

@@ -32,10 +32,13 @@ import numpy as np
 
 from pullback.compiler.passes.rewriting import (
     ELEMENTWISE,
+    Range,
     Rule,
     RulePass,
+    cut,
     filled,
     inner,
+    ranges_of,
     same,
     scalar,
     sliced,
@@ -43,7 +46,7 @@ from pullback.compiler.passes.rewriting import (
 from pullback.graph import Node, Operation
 from pullback.operators.concatenation import concatenate
 from pullback.operators.interleave import interleave, part_shape, places
-from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse, slice, transpose
+from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse, transpose
 
 __all__ = ["simplify_shapes"]
 
@@ -182,13 +185,8 @@ def _iota(node: Operation) -> Node | None:
 # -- slice
 
 
-def _bounds(node: Operation) -> tuple[Shape, Shape, Shape]:
-    return node.attributes["starts"], node.attributes["stops"], node.attributes["steps"]
-
-
 def _slice(node: Operation) -> Node | None:
-    (x,) = node.inputs
-    starts, stops, steps = _bounds(node)
+    (x,), ranges = node.inputs, ranges_of(node)
     if x.shape == node.shape:
         return x
     if (first := inner(x, "slice")) is not None:
@@ -197,14 +195,13 @@ def _slice(node: Operation) -> Node | None:
         small, axes = spread.inputs[0], spread.attributes["axes"]
         if 1 in small.shape:
             return None
-        part = slice(small, **{key: _at(node.attributes[key], axes) for key in ("starts", "stops", "steps")})
-        return broadcast(part, shape=node.shape, axes=axes)
+        return broadcast(cut(small, [ranges[axis] for axis in axes]), shape=node.shape, axes=axes)
     if (joined := inner(x, "concatenate")) is not None:
-        return _slice_of_concatenate(node, joined, starts, stops, steps)
+        return _slice_of_concatenate(joined, ranges)
     if (joined := inner(x, "interleave")) is not None:
-        return _slice_of_interleave(joined, starts, stops, steps)
+        return _slice_of_interleave(joined, ranges)
     if (padded := inner(x, "pad")) is not None:
-        return _slice_of_pad(padded, starts, stops, steps)
+        return _slice_of_pad(padded, ranges)
     if (reshaped := inner(x, "reshape")) is not None and node.size:
         return _slice_of_units(node, reshaped)
     return None
@@ -215,13 +212,9 @@ def _slice_of_units(node: Operation, reshaped: Operation) -> Node | None:
     (x,) = reshaped.inputs
     if not only_units(x.shape, reshaped.shape):
         return None
-    place = dict(zip(long_axes(x.shape), long_axes(reshaped.shape)))
-    bounds = zip(*_bounds(node))
-    whole = dict(enumerate(bounds))
-    starts, stops, steps = zip(
-        *(whole[place[axis]] if axis in place else (0, 1, 1) for axis in range(x.ndim))
-    )
-    return reshape(slice(x, starts=starts, stops=stops, steps=steps), shape=node.shape)
+    ranges = ranges_of(node)
+    own = {axis: ranges[place] for axis, place in zip(long_axes(x.shape), long_axes(reshaped.shape))}
+    return reshape(sliced(x, range(x.ndim), own), shape=node.shape)
 
 
 def _at(values: Shape, axes: Shape) -> Shape:
@@ -229,26 +222,23 @@ def _at(values: Shape, axes: Shape) -> Shape:
 
 
 def _slice_of_slice(node: Operation, first: Operation) -> Node:
-    starts, stops, steps = [], [], []
+    ranges = []
     (x,) = first.inputs
     for extent, size, (low, _, stride), (start, _, step) in zip(
-        x.shape, node.shape, zip(*_bounds(first)), zip(*_bounds(node))
+        x.shape, node.shape, ranges_of(first), ranges_of(node)
     ):
-        starts.append(min(low + stride * start, extent))
-        steps.append(stride * step)
-        stops.append(starts[-1] + (size - 1) * steps[-1] + 1 if size else starts[-1])
-    return slice(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+        begin, apart = min(low + stride * start, extent), stride * step
+        ranges.append((begin, begin + (size - 1) * apart + 1 if size else begin, apart))
+    return cut(x, ranges)
 
 
-def _slice_of_concatenate(
-    node: Operation, joined: Operation, starts: Shape, stops: Shape, steps: Shape
-) -> Node | None:
+def _slice_of_concatenate(joined: Operation, ranges: list[Range]) -> Node | None:
     """Only the pieces that the slice touches; without steps between, the first and the last of them cut to size.
 
     So a chain of rolls stays two pieces of one array, however long it is.
     """
     axis = joined.attributes["axis"]
-    begin, end, step = starts[axis], stops[axis], steps[axis]
+    begin, end, step = ranges[axis]
     touched: list[Node] = []
     position = first = 0
     for piece in joined.inputs:
@@ -262,52 +252,45 @@ def _slice_of_concatenate(
         return None
     rest = touched[0] if len(touched) == 1 else concatenate(*touched, axis=axis)
     first = begin if step == 1 else first
-    starts, stops = (
-        tuple(value - first if k == axis else value for k, value in enumerate(values))
-        for values in (starts, stops)
-    )
-    return slice(rest, starts=starts, stops=stops, steps=steps)
+    ranges[axis] = begin - first, end - first, step
+    return cut(rest, ranges)
 
 
-def _slice_of_interleave(joined: Operation, starts: Shape, stops: Shape, steps: Shape) -> Node | None:
+def _slice_of_interleave(joined: Operation, ranges: Sequence[Range]) -> Node | None:
     """The slices of what was interleaved, put between each other; without those that it does not touch."""
     strides = joined.attributes["strides"]
-    if any(step > 1 and step % stride for step, stride in zip(steps, strides)):
+    if any(step > 1 and step % stride for (_, _, step), stride in zip(ranges, strides)):
         return None
-    shape = tuple(-(-(stop - start) // step) for start, stop, step in zip(starts, stops, steps))
-    left = tuple(stride if step == 1 else 1 for step, stride in zip(steps, strides))
+    shape = tuple(-(-(stop - start) // step) for start, stop, step in ranges)
+    left = tuple(stride if step == 1 else 1 for (_, _, step), stride in zip(ranges, strides))
     parts = dict(zip(places(strides), joined.inputs))
     chosen = []
     for place in places(left):
-        first = tuple(start + k for start, k in zip(starts, place))
-        extents = part_shape(shape, left, place)
-        begins = tuple(at // stride for at, stride in zip(first, strides))
-        apart = tuple(max(1, step // stride) for step, stride in zip(steps, strides))
-        ends = tuple(
-            begin + (extent - 1) * step + 1 if extent else begin
-            for begin, extent, step in zip(begins, extents, apart)
-        )
+        first = [start + k for (start, _, _), k in zip(ranges, place)]
         part = parts[tuple(at % stride for at, stride in zip(first, strides))]
-        begins = tuple(map(min, begins, ends, part.shape))
-        chosen.append(slice(part, starts=begins, stops=tuple(map(max, begins, ends)), steps=apart))
+        own = []
+        for at, stride, (_, _, step), size, extent in zip(
+            first, strides, ranges, part_shape(shape, left, place), part.shape
+        ):
+            begin, apart = min(at // stride, extent), max(1, step // stride)
+            own.append((begin, begin + (size - 1) * apart + 1 if size else begin, apart))
+        chosen.append(cut(part, own))
     return chosen[0] if max(left, default=1) == 1 else interleave(*chosen, strides=left, shape=shape)
 
 
-def _slice_of_pad(padded: Operation, starts: Shape, stops: Shape, steps: Shape) -> Node | None:
+def _slice_of_pad(padded: Operation, ranges: Sequence[Range]) -> Node | None:
     """The slice of what was padded, with the zeros that are left around it."""
     (x,), lows, highs = padded.inputs, padded.attributes["low"], padded.attributes["high"]
-    begins, ends, before, after = [], [], [], []
-    for extent, low, high, start, stop, step in zip(x.shape, lows, highs, starts, stops, steps):
+    own, before, after = [], [], []
+    for extent, low, high, (start, stop, step) in zip(x.shape, lows, highs, ranges):
         begin, end = (min(max(value - low, 0), extent) for value in (start, stop))
         if step > 1 and (low or high) and (start < low or stop > low + extent):
             return None
-        begins.append(begin)
-        ends.append(end)
+        own.append((begin, end, step))
         zeros = max(min(stop, low) - start, 0)
         before.append(zeros)
         after.append(max(stop - start - zeros - (end - begin), 0))
-    part = slice(x, starts=tuple(begins), stops=tuple(ends), steps=steps)
-    return pad(part, low=tuple(before), high=tuple(after))
+    return pad(cut(x, own), low=tuple(before), high=tuple(after))
 
 
 # -- reverse, pad, concatenate
@@ -403,16 +386,11 @@ def _common_slice(first: Node, second: Node, axis: int) -> Node | None:
     a, b = inner(first, "slice"), inner(second, "slice")
     if a is None or b is None or a.inputs[0] is not b.inputs[0]:
         return None
-    ranges = zip(zip(*_bounds(a)), zip(*_bounds(b)))
-    for k, ((start, stop, step), (other_start, other_stop, other_step)) in enumerate(ranges):
-        if k == axis:
-            if step != 1 or other_step != 1 or stop != other_start:
-                return None
-        elif (start, stop, step) != (other_start, other_stop, other_step):
-            return None
-    starts, _, steps = _bounds(a)
-    stops = tuple(b.attributes["stops"][k] if k == axis else stop for k, stop in enumerate(_bounds(a)[1]))
-    return slice(a.inputs[0], starts=starts, stops=stops, steps=steps)
+    ours, theirs = ranges_of(a), ranges_of(b)
+    (start, middle, step), (other, stop, other_step) = ours[axis], theirs[axis]
+    ours[axis] = theirs[axis] = start, stop, 1
+    fits = (middle, step, other_step) == (other, 1, 1) and ours == theirs
+    return cut(a.inputs[0], ours) if fits else None
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pullback.compiler.passes.rewriting import GraphPass, Range, inner, sliced, uses, with_outputs
-from pullback.graph import Graph, Node, Operation, substitute
+from pullback.compiler.passes.rewriting import GraphPass, Range, cut, inner, ranges_of, rebuilt, sliced, uses
+from pullback.graph import Graph, Node, Operation
 from pullback.operators.convolution import convolve
 
 __all__ = ["sliced_convolutions"]
@@ -34,56 +34,40 @@ __all__ = ["sliced_convolutions"]
 
 def _sliced_convolutions(graph: Graph) -> Graph:
     order = graph.nodes()
-    cuts: dict[int, list[Node]] = {}
+    cuts: dict[Node, list[Operation]] = {}
     for node in order:
-        if (whole := _convolution_behind(node)) is not None and node.size:
-            cuts.setdefault(id(whole), []).append(node)
-    if not cuts:
-        return graph
+        found = inner(node, "slice")
+        if found is not None and found.size and inner(found.inputs[0], "convolve") is not None:
+            cuts.setdefault(found.inputs[0], []).append(found)
     count = uses(order, graph.outputs)
     hulls = {
-        convolution: _hull(found)
-        for convolution, found in cuts.items()
-        if count[convolution] == len(found) and (len(found) == 1 or _leaves_some(found))
+        whole: hull
+        for whole, found in cuts.items()
+        if count[id(whole)] == len(found)
+        and (hull := _hull(found)) != [(0, extent, 1) for extent in whole.shape]
     }
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
-        whole = _convolution_behind(node)
-        if whole is None or id(whole) not in hulls or not node.size:
+        hull = hulls.get(node.inputs[0]) if inner(node, "slice") is not None else None
+        if hull is None:
             return None
-        new, ranges = inputs[0], _ranges(node)
+        new = inputs[0]
         assert isinstance(new, Operation)
-        if len(cuts[id(whole)]) == 1:
-            return _part(new, ranges)
-        hull = hulls[id(whole)]
-        within = [(start - h[0], stop - h[0], step) for (start, stop, step), h in zip(ranges, hull)]
-        return sliced(_part(new, hull), range(node.ndim), dict(enumerate(within)))
+        within = [
+            ((start - first) // apart, -(-(stop - first) // apart), step // apart)
+            for (start, stop, step), (first, _, apart) in zip(ranges_of(node), hull)
+        ]
+        return cut(_part(new, hull), within)
 
-    return with_outputs(graph, substitute(graph.outputs, {}, rebuild)) if hulls else graph
-
-
-def _ranges(cut: Node) -> list[Range]:
-    """From where to where a slice goes along each axis, and by which steps."""
-    assert isinstance(cut, Operation)
-    return list(zip(*(cut.attributes[key] for key in ("starts", "stops", "steps"))))
+    return rebuilt(graph, rebuild) if hulls else graph
 
 
-def _hull(cuts: Sequence[Node]) -> list[Range]:
-    """The smallest block that has all slices within it."""
-    along = list(zip(*map(_ranges, cuts)))
+def _hull(cuts: Sequence[Operation]) -> list[Range]:
+    """The smallest block that has all slices within it; a single one is that itself."""
+    if len(cuts) == 1:
+        return ranges_of(cuts[0])
+    along = zip(*map(ranges_of, cuts))
     return [(min(start for start, _, _ in axis), max(stop for _, stop, _ in axis), 1) for axis in along]
-
-
-def _leaves_some(cuts: Sequence[Node]) -> bool:
-    """Whether there is more of the convolution than the slices of it go through."""
-    whole = _convolution_behind(cuts[0])
-    assert whole is not None
-    return any(stop - start < extent for (start, stop, _), extent in zip(_hull(cuts), whole.shape))
-
-
-def _convolution_behind(node: Node) -> Operation | None:
-    cut = inner(node, "slice")
-    return None if cut is None else inner(cut.inputs[0], "convolve")
 
 
 def _part(whole: Operation, ranges: list[Range]) -> Node:

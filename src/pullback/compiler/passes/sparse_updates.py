@@ -33,6 +33,7 @@ rounding differs as it does for sums in another order. Gradients of several gath
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,12 +46,12 @@ from pullback.compiler.passes.rewriting import (
     inner,
     is_zero,
     rare_case,
+    rebuilt,
     scalar,
     uses,
-    with_outputs,
 )
 from pullback.compiler.schedules.cost import LEAST_UNTOUCHED, MOST_SPARSE_NODES
-from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
+from pullback.graph import OPERATORS, Graph, Node, Operation, apply
 from pullback.operators.concatenation import concatenate
 from pullback.operators.elementwise import where
 from pullback.operators.scatters import scatter_add
@@ -77,40 +78,41 @@ class Sparse:
     nodes: tuple[Node, ...]
     """All that it is made of, which nobody else may need."""
 
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Those of the table that the indices of all parts select."""
+        axes: tuple[int, ...] = self.parts[0].scatter.attributes["axes"]
+        return axes
+
 
 def _sparse_updates(graph: Graph) -> Graph:
     order = graph.nodes()
     if not any(inner(node, "scatter_add") is not None for node in order):
         return graph
     count = uses(order, graph.outputs)
-    known: dict[int, Sparse] = {}
-    found: dict[int, _Update] = {}
-    inside = set[int]()
+    known: dict[Node, Sparse] = {}
+    found: dict[Node, _Update] = {}
     for node in order:
         sparse = sparse_of(node, known)
         if sparse is not None:
-            known[id(node)] = sparse
+            known[node] = sparse
         update = _update(node, known)
         if update is not None and all(count[id(each)] == 1 for each in update.sparse.nodes):
-            found[id(node)] = update
-            inside.update(id(each) for each in update.sparse.nodes)
-    found = {number: update for number, update in found.items() if number not in inside}
+            found[node] = update
+    for update in [*found.values()]:
+        for each in update.sparse.nodes:
+            found.pop(each, None)
     if not found:
         return graph
-    made: dict[int, Node] = {}
+    made: dict[Node, Node] = {}
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
-        result: Node
-        update = found.get(id(node))
-        if update is None:
-            result = apply(node.operator, inputs, node.attributes)
-        else:
-            scatters = [made[id(part.scatter)] for part in update.sparse.parts]
-            result = _scattered(inputs[update.side], update, scatters)
-        made[id(node)] = result
-        return result
+        update = found.get(node)
+        again = None if update is None else _scattered(inputs[update.side], update, made)
+        made[node] = apply(node.operator, inputs, node.attributes) if again is None else again
+        return made[node]
 
-    return with_outputs(graph, substitute(graph.outputs, {}, rebuild))
+    return rebuilt(graph, rebuild)
 
 
 @dataclass(frozen=True)
@@ -122,13 +124,13 @@ class _Update:
     subtracted: bool
 
 
-def _update(node: Node, known: Mapping[int, Sparse]) -> _Update | None:
+def _update(node: Node, known: Mapping[Node, Sparse]) -> _Update | None:
     """``node`` as an update of few elements, if it is that."""
     if not isinstance(node, Operation) or node.operator.name not in ("subtract", "add"):
         return None
     subtracted = node.operator.name == "subtract"
     for side in (0,) if subtracted else (0, 1):
-        sparse = known.get(id(node.inputs[1 - side]))
+        sparse = known.get(node.inputs[1 - side])
         # x - (+0) and x + (-0) are x, whatever the sign of a zero in x
         if sparse is None or bool(np.signbit(sparse.zero)) == subtracted:
             continue
@@ -139,27 +141,24 @@ def _update(node: Node, known: Mapping[int, Sparse]) -> _Update | None:
     return None
 
 
-def _scattered(base: Node, update: _Update, scatters: Sequence[Node]) -> Node:
-    """The update of ``base`` as one scatter; ``scatters`` are those of its parts as they have become."""
+def _scattered(base: Node, update: _Update, new: Mapping[Node, Node]) -> Node:
+    """The update of ``base`` as one scatter; ``new`` is what its parts have become."""
     rows, places = [], []
     rare: list[tuple[Node, Sequence[Node]]] = []
-    for part, scatter in zip(update.sparse.parts, scatters):
-        zeros, updates, *indices = scatter.inputs
+    for part in update.sparse.parts:
+        zeros, updates, *indices = new[part.scatter].inputs
         made = _scaled_updates(updates, scalar(zeros), part.factors, update.subtracted)
         if in_rare_cases(updates):
             rare.append((made, indices))
             continue
         rows.append(made)
         places.append(indices)
-    axes = update.sparse.parts[0].scatter.attributes["axes"]
+    axes = update.sparse.axes
     if len(rows) == 1:
         result = scatter_add(base, rows[0], *places[0], axes=axes)
     else:
-        lines = [
-            reshape(x, shape=(indices[0].size, *x.shape[indices[0].ndim :]))
-            for x, indices in zip(rows, places)
-        ]
-        joined = [concatenate(*map(_line, each), axis=0) for each in zip(*places)]
+        lines = [_line(x, indices[0].ndim) for x, indices in zip(rows, places)]
+        joined = [concatenate(*(_line(x, x.ndim) for x in each), axis=0) for each in zip(*places)]
         result = scatter_add(base, concatenate(*lines, axis=0), *joined, axes=axes)
     for made, others in rare:
         result = scatter_add(result, made, *others, axes=axes)
@@ -185,25 +184,26 @@ def _scaled_updates(
     return OPERATORS["negative"](made) if negated else made
 
 
-def _line(index: Node) -> Node:
-    return reshape(index, shape=(index.size,))
+def _line(x: Node, rank: int) -> Node:
+    """``x`` with its first axes as one."""
+    return reshape(x, shape=(math.prod(x.shape[:rank]), *x.shape[rank:]))
 
 
-def sparse_of(node: Node, known: Mapping[int, Sparse]) -> Sparse | None:
+def sparse_of(node: Node, known: Mapping[Node, Sparse]) -> Sparse | None:
     """``node`` as scatters into zeros times finite numbers, if it is that; ``known`` is what its inputs are."""
     found = _sparse(node, known)
     return found if found is not None and len(found.nodes) <= MOST_SPARSE_NODES else None
 
 
-def _sparse(node: Node, known: Mapping[int, Sparse]) -> Sparse | None:
+def _sparse(node: Node, known: Mapping[Node, Sparse]) -> Sparse | None:
     if not isinstance(node, Operation) or node.dtype.kind != "f":
         return None
+    below = [known.get(each) for each in node.inputs]
     if node.operator.name == "scatter_add":
-        zero, base = scalar(node.inputs[0]), known.get(id(node.inputs[0]))
+        zero, base = scalar(node.inputs[0]), below[0]
         if base is not None and in_rare_cases(node.inputs[1]):
             return Sparse((*base.parts, _Part(node, ())), base.zero, (*base.nodes, node))
         return None if zero is None or zero.any() else Sparse((_Part(node, ()),), zero, (node,))
-    below = [known.get(id(each)) for each in node.inputs]
     if node.operator.name == "negative":
         return _scaled(below[0], node, np.array(-1, node.dtype))
     if node.operator.name == "multiply":
@@ -213,7 +213,7 @@ def _sparse(node: Node, known: Mapping[int, Sparse]) -> Sparse | None:
                 return _scaled(below[side], node, factor)
     if node.operator.name == "add":
         one, other = below
-        if one is not None and other is not None and _axes(one) == _axes(other):
+        if one is not None and other is not None and one.axes == other.axes:
             return Sparse((*one.parts, *other.parts), one.zero + other.zero, (*one.nodes, *other.nodes, node))
     return None
 
@@ -223,11 +223,6 @@ def _scaled(below: Sparse | None, node: Node, factor: np.ndarray) -> Sparse | No
         return None
     parts = tuple(_Part(part.scatter, (*part.factors, factor)) for part in below.parts)
     return Sparse(parts, np.asarray(below.zero * factor), (*below.nodes, node))
-
-
-def _axes(sparse: Sparse) -> tuple[int, ...]:
-    axes: tuple[int, ...] = sparse.parts[0].scatter.attributes["axes"]
-    return axes
 
 
 sparse_updates = GraphPass("sparse_updates", _sparse_updates)

@@ -24,8 +24,8 @@ output %2
 
 from __future__ import annotations
 
-from pullback.compiler.passes.rewriting import GraphPass, inner, uses, with_outputs
-from pullback.graph import Graph, Node, Operation, substitute
+from pullback.compiler.passes.rewriting import GraphPass, inner, rebuilt, uses
+from pullback.graph import Graph, Node, Operation
 from pullback.operators.products import contract
 
 __all__ = ["transposed_products"]
@@ -34,22 +34,19 @@ __all__ = ["transposed_products"]
 def _transposed_products(graph: Graph) -> Graph:
     """Products in the order in which their results are read."""
     order = graph.nodes()
-    turned = [(node, product) for node in order if (product := _product_behind(node)) is not None]
-    if not turned:
+    if all(_product_behind(node) is None for node in order):
         return graph
     count = uses(order, graph.outputs)
-    alone = {id(node) for node, product in turned if count[id(product)] == 1}
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
-        if id(node) not in alone:
+        product = _product_behind(node)
+        if product is None or count[id(product)] > 1:
             return None
-        product = inputs[0]
-        assert isinstance(product, Operation)
         labels = product.attributes["out_labels"]
         out = tuple(labels[axis] for axis in node.attributes["axes"])
-        return contract(*product.inputs, **{**product.attributes, "out_labels": out})
+        return contract(*inputs[0].inputs, **{**product.attributes, "out_labels": out})
 
-    return with_outputs(graph, substitute(graph.outputs, {}, rebuild)) if alone else graph
+    return rebuilt(graph, rebuild)
 
 
 def _product_behind(node: Node) -> Operation | None:
