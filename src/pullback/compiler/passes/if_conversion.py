@@ -25,7 +25,15 @@ input  %1 arg1: float64[3]
 %10 = where(%5, %6, %9): float64[3]
 output %10
 
-What a branch checks, calls or repeats stays in the branch.
+What a branch checks, calls or repeats stays in the branch. A choice by a number that is known is the branch itself,
+whatever it takes:
+
+>>> from pullback.compiler.passes.fold_constants import fold_constants
+>>> graph = trace(lambda x: cond(True, lambda x: x @ x, lambda x: x[0], x), types[1]).graph
+>>> print(format_graph(if_conversion(some)(fold_constants(graph)), sources=False))
+input  %0 arg0: float64[3]
+%1 = contract(%0, %0, a_labels=(0,), b_labels=(0,), out_labels=()): float64[]
+output %1
 
 Source: J. R. Allen, K. Kennedy, C. Porterfield and J. Warren, *Conversion of Control Dependence to Data Dependence*,
 POPL 1983.
@@ -42,7 +50,7 @@ from pullback.compiler.passes.rewriting import GraphPass
 from pullback.compiler.schedules.cost import CHOICE_CYCLES
 from pullback.compiler.target import Processor
 from pullback.control.choice import picked_branch, switch
-from pullback.graph import Node, Operation, regions, substitute
+from pullback.graph import Constant, Node, Operation, regions, substitute
 
 __all__ = ["if_conversion"]
 
@@ -60,16 +68,19 @@ def _cycles(node: Node, target: Processor) -> float:
 _MOVES = frozenset({"broadcast", "slice", "concatenate", "pad", "reverse", "transpose", "sum"})
 
 
-def if_conversion(target: Processor) -> GraphPass:
-    """The pass for a processor."""
+def if_conversion(target: Processor, branching: bool = False) -> GraphPass:
+    """The pass for a processor; where ``branching`` all choices stay whose number is not known."""
 
     def converted(node: Operation) -> Sequence[Node] | None:
         if node.operator is not switch:
             return None
         index, *given = node.inputs
         branches = regions(node)
+        if isinstance(index, Constant):
+            branches = [branches[min(max(int(index.value), 0), len(branches) - 1)]]
         nodes = {inner for branch in branches for inner in branch.nodes()}
-        if sum(_cycles(inner, target) for inner in nodes) > CHOICE_CYCLES:
+        stays = branching or sum(_cycles(inner, target) for inner in nodes) > CHOICE_CYCLES
+        if stays and len(branches) > 1:
             return None
         made = [substitute(branch.outputs, dict(zip(branch.inputs, given))) for branch in branches]
         return picked_branch(index, made)

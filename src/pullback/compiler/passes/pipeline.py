@@ -23,7 +23,6 @@ gathered_scatters
 masked_once
 equal_regions
 joined_loops
-known_branches
 if_conversion
 hoisted_steps
 sunk_steps
@@ -42,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from itertools import groupby
 from typing import cast
 from weakref import WeakSet
 
@@ -55,12 +55,11 @@ from pullback.compiler.passes.hoisted_steps import hoisted_steps
 from pullback.compiler.passes.if_conversion import if_conversion
 from pullback.compiler.passes.joined_loops import joined_loops
 from pullback.compiler.passes.joined_scatters import joined_scatters
-from pullback.compiler.passes.known_branches import known_branches
 from pullback.compiler.passes.lazy_updates import lazy_updates
 from pullback.compiler.passes.loops import rewrite_held
 from pullback.compiler.passes.masked_once import masked_once
 from pullback.compiler.passes.minimal_filtering import minimal_filtering
-from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite, with_outputs
+from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite
 from pullback.compiler.passes.scattered_unpools import scattered_unpools
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
@@ -77,14 +76,14 @@ from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.control.host import with_host_calls
 from pullback.control.unbounded import unbounded
-from pullback.graph import Graph, Node, Operation, TupleType, pruned, regions, results, with_regions
+from pullback.graph import Graph, Node, Operation, TupleType, every_node, regions, results, with_regions
 
 __all__ = ["PASSES", "Pass", "optimise", "passes_for"]
 
 Pass = RulePass | GraphPass
 
 
-def _better_bodies(passes: Callable[[bool], Sequence[Pass]], branching: bool) -> GraphPass:
+def _better_bodies(target: Processor, branching: bool) -> GraphPass:
     """Regions go through the same passes, and lose what nobody uses.
 
     In a loop whose end the values decide, as one thread does it, a processor goes on before a choice is known: choices
@@ -96,33 +95,22 @@ def _better_bodies(passes: Callable[[bool], Sequence[Pass]], branching: bool) ->
         """``region`` optimised, once: each round over a graph would otherwise be all rounds over those it holds."""
         if region in known:
             return region
-        region = optimise(region, passes(branching))
+        region = optimise(region, passes_for(target, branching, held=True))
         known.add(region)
         return region
 
-    def better(node: Operation) -> Sequence[Node] | None:
+    def better(node: Operation) -> Sequence[Node]:
         stays = branching or (node.operator is unbounded and _is_small(node))
         attributes = with_regions(node.attributes, lambda region: settled(region, stays))
-        made = node.operator(*node.inputs, **attributes)
-        return None if made is node else results(made)
+        return results(node.operator(*node.inputs, **attributes))
 
-    def with_better_bodies(graph: Graph) -> Graph:
-        graph = rewrite_held(graph, better)
-        return with_outputs(graph, pruned(graph.outputs))
-
-    return GraphPass("bodies", with_better_bodies)
+    return GraphPass("bodies", partial(rewrite_held, rule=better))
 
 
 def _is_small(node: Operation) -> bool:
     """Whether all that the regions of an operation compute may be in registers."""
-    inner = (each for region in regions(node) for each in region.nodes())
-    return all(
-        _is_small(each) if isinstance(each, Operation) and regions(each) else _fits(each) for each in inner
-    )
-
-
-def _fits(node: Node) -> bool:
-    return isinstance(node.type, TupleType) or node.size <= MOST_HELD
+    inside = (each for region in regions(node) for each in every_node(region))
+    return all(isinstance(each.type, TupleType) or each.size <= MOST_HELD for each in inside)
 
 
 @lru_cache(maxsize=32)
@@ -131,7 +119,6 @@ def passes_for(target: Processor, branching: bool = False, held: bool = False) -
 
     Where ``branching`` choices stay branches. A graph that an operation has ``held`` is run many times.
     """
-    choices = () if branching else (if_conversion(target),)
     return (
         GraphPass("without_rules", without_rules),
         GraphPass("with_factors", with_factors),
@@ -154,14 +141,13 @@ def passes_for(target: Processor, branching: bool = False, held: bool = False) -
         masked_once,
         equal_regions,
         joined_loops,
-        known_branches,
-        *choices,
+        if_conversion(target, branching),
         hoisted_steps,
         sunk_steps,
         *(() if held else (distinct_rows(target),)),
         minimal_filtering(target),
         scattered_unpools(target),
-        _better_bodies(lambda branching: passes_for(target, branching, held=True), branching),
+        _better_bodies(target, branching),
     )
 
 
@@ -187,22 +173,19 @@ def optimise(
     input  %0 x: float32[3]
     output %0
     """
-    steps: list[tuple[Callable[[Graph], Graph], list[Pass]]] = []
-    together: list[RulePass] = []
-    for each in passes:
-        if isinstance(each, GraphPass):
-            together = []
-            steps.append((each, [each]))
-            continue
-        if not together:
-            steps.append((partial(rewrite, passes=together), cast(list[Pass], together)))
-        together.append(each)
+    steps: list[tuple[str, Callable[[Graph], Graph]]] = []
+    for kind, group in groupby(passes, type):
+        if kind is GraphPass:
+            steps += [(each.name, each) for each in group]
+        else:
+            rules = cast(list[RulePass], list(group))
+            steps.append((", ".join(each.name for each in rules), partial(rewrite, passes=rules)))
     unchanged = 0
-    for step, made_of in steps * MOST_ROUNDS:
+    for names, step in steps * MOST_ROUNDS:
         before, graph = graph, step(graph)
         unchanged = unchanged + 1 if graph is before else 0
         if watch is not None and graph is not before:
-            watch(", ".join(each.name for each in made_of), graph)
+            watch(names, graph)
         if unchanged == len(steps):
             break
     return graph
