@@ -22,8 +22,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pullback.compiler.key.graph import TELLING
 from pullback.compiler.lowering.items import Block, Choice, Counter, HostCall, Item, Loop, View, While
-from pullback.compiler.passes.rewriting import readers_of, uses
+from pullback.compiler.passes.loops import is_result
+from pullback.compiler.passes.rewriting import inner, ranges_of, readers_of, uses
 from pullback.control.checkpoint import call
 from pullback.control.choice import switch
 from pullback.control.host import host_call
@@ -100,25 +102,19 @@ class _Arrangement:
     ) -> None:
         self.graph, self.targets = graph, outputs
         self.order = graph.nodes()
-        self.places: dict[int, View] = {id(variable): view for variable, view in zip(graph.inputs, inputs)}
-        self.nodes: dict[int, Node] = {id(node): node for node in self.order}
-        self.stage: dict[int, int] = {}
-        self.local = {id(node) for node in self.order if isinstance(node, Constant)}
+        self.places: dict[Node, View] = dict(zip(graph.inputs, inputs))
+        self.stage: dict[Node, int] = {}
+        self.local: set[Node] = {node for node in self.order if isinstance(node, Constant)}
         """What is made of constants alone is made wherever it is used."""
         for node in self.order:
-            below = (
-                self.stage[id(child)] + (node.operator is result)
-                for child in node.inputs
-                if isinstance(node, Operation)
-            )
-            self.stage[id(node)] = max(below, default=0)
+            self.stage[node] = max((self.stage[child] for child in node.inputs), default=0) + is_result(node)
             computed = isinstance(node, Operation) and not _is_loop(node)
-            if computed and all(id(child) in self.local for child in node.inputs):
-                self.local.add(id(node))
+            if computed and all(child in self.local for child in node.inputs):
+                self.local.add(node)
         self._sink()
         self.loops = [node for node in self.order if isinstance(node, Operation) and _is_loop(node)]
-        self.last = max((self.stage[id(node)] for node in graph.outputs), default=0)
-        self.last = max([self.last, *(self.stage[id(node)] + 1 for node in self.loops)])
+        self.last = max((self.stage[node] for node in graph.outputs), default=0)
+        self.last = max([self.last, *(self.stage[node] + 1 for node in self.loops)])
         self.wanted: list[list[tuple[Node, View]]] = [[] for _ in range(self.last + 2)]
         """For each block what it stores where."""
         self.offers, self.constants = donated, constants
@@ -132,32 +128,32 @@ class _Arrangement:
 
         So does what an optimiser makes of its moments beside the gradient, and what is gathered for a rare case.
         """
-        there = {*self.local, *map(id, self.graph.inputs)}
+        there = {*self.local, *self.graph.inputs}
         for node in self.order:
-            there |= {id(child) for child in node.inputs if self.stage[id(child)] < self.stage[id(node)]}
-        moving = set[int]()
+            there |= {child for child in node.inputs if self.stage[child] < self.stage[node]}
+        moving = set[Node]()
         for node in self.order:
             moves = isinstance(node, Operation) and (node.operator.elementwise or _is_moved(node))
-            if moves and all(id(child) in there or child.size == 1 for child in node.inputs):
-                moving.add(id(node))
-                there.add(id(node))
-        first: dict[int, int] = {id(node): 0 for node in self.graph.outputs}
+            if moves and all(child in there or child.size == 1 for child in node.inputs):
+                moving.add(node)
+                there.add(node)
+        first = dict.fromkeys(self.graph.outputs, 0)
         for node in reversed(self.order):
-            if id(node) in moving and id(node) in first:
-                self.stage[id(node)] = max(self.stage[id(node)], first[id(node)])
+            if node in moving and node in first:
+                self.stage[node] = max(self.stage[node], first[node])
             for child in node.inputs:
-                first[id(child)] = min(self.stage[id(node)], first.get(id(child), self.stage[id(node)]))
+                first[child] = min(self.stage[node], first.get(child, self.stage[node]))
 
     def items(self) -> list[Item]:
         self._place_outputs()
         for node in self.order:
-            if (parts := self._free_parts(node)) and id(node) not in self.places:
+            if (parts := self._free_parts(node)) and node not in self.places:
                 self._place_parts(parts, self._own(node))
         bodies: dict[int, list[Item]] = {}
         for node in reversed(self.loops):
             self._storage(node)
         for node in self.loops:
-            bodies.setdefault(self.stage[id(node)], []).extend(self._held(node))
+            bodies.setdefault(self.stage[node], []).extend(self._held(node))
         made: list[Item] = []
         stages = range(len(self.wanted))
         blocks = {k: block for k in reversed(stages) if (block := self._block(k)) is not None}
@@ -173,47 +169,44 @@ class _Arrangement:
         """Each output is stored by the block that computes it, by its loop, or copied at the end."""
         for position, (shown, target) in enumerate(zip(self.graph.outputs, self.targets)):
             node = _behind_reshapes(shown)
-            stage = self.stage[id(node)]
-            safe = self._is_computed(node) and id(node) not in self.places
+            stage = self.stage[node]
+            safe = self._is_computed(node) and node not in self.places
             if position in self.offers:
                 safe = safe and self._may_take_over(stage, self.graph.inputs[self.offers[position]])
             elif safe and (parts := self._free_parts(node)):
-                self.places[id(node)] = target
+                self.places[node] = target
                 self._place_parts(parts, target)
                 continue
             if safe:
-                self.places[id(node)] = target
+                self.places[node] = target
                 self.wanted[stage].append((node, target))
-            elif _lies_anywhere(node) and position not in self.offers and id(node) not in self.places:
-                self.places[id(node)] = target
+            elif _lies_anywhere(node) and position not in self.offers and node not in self.places:
+                self.places[node] = target
             else:
                 self.wanted[-1].append((node, target))
 
     def _free_parts(self, node: Node) -> list[Node]:
         """What ``node`` is put together from, one after another, if all of it is yet to be written, some by loops."""
-        if (
-            not isinstance(node, Operation)
-            or node.operator.name != "concatenate"
-            or node.attributes["axis"] != 0
-        ):
+        joined = inner(node, "concatenate")
+        if joined is None or joined.attributes["axis"] != 0:
             return []
-        parts = [_behind_reshapes(part) for part in node.inputs]
+        parts = [_behind_reshapes(part) for part in joined.inputs]
         if len(set(map(id, parts))) < len(parts) or not any(map(_is_kept, parts)):
             return []
-        if any(id(part) in self.places for part in parts):
+        if any(part in self.places for part in parts):
             return []
         return parts if all(_is_kept(part) or self._is_computed(part) for part in parts) else []
 
     def _is_computed(self, node: Node) -> bool:
         """Whether a block computes ``node``."""
-        return isinstance(node, Operation) and node.operator is not result and id(node) not in self.local
+        return isinstance(node, Operation) and not is_result(node) and node not in self.local
 
     def _place_parts(self, parts: Sequence[Node], whole: View) -> None:
         start = 0
         for part in parts:
-            self.places[id(part)] = view = whole.after(start)
+            self.places[part] = view = whole.after(start)
             if not _is_kept(part):
-                self.wanted[self.stage[id(part)]].append((part, view))
+                self.wanted[self.stage[part]].append((part, view))
             start += part.size
 
     def _may_take_over(self, stage: int, argument: Variable) -> bool:
@@ -227,9 +220,9 @@ class _Arrangement:
         views: list[Node] = [argument]
         shown = {id(argument)}
         for view in views:
-            before = view is not argument and self.stage[id(view)] < stage
+            before = view is not argument and self.stage[view] < stage
             for node in self.readers.get(id(view), ()):
-                if self._when(node) > 2 * stage or (before and self.stage[id(node)] == stage):
+                if self._when(node) > 2 * stage or (before and self.stage[node] == stage):
                     return False
                 is_view = isinstance(node, Operation) and node.operator.name in VIEWS | {"slice"}
                 if is_view and id(node) not in shown:
@@ -237,12 +230,12 @@ class _Arrangement:
                     views.append(node)
         if any(_behind_reshapes(node) is argument for node in self.graph.outputs):
             return False
-        later = [node for node in self.graph.outputs if self.stage[id(node)] > stage]
+        later = [node for node in self.graph.outputs if self.stage[node] > stage]
         return not later or dependent(self.order, [argument]).isdisjoint(map(id, later))
 
     def _when(self, node: Node) -> int:
         """Twice the stage of a block's operation; a loop comes behind the block of its stage."""
-        return 2 * self.stage[id(node)] + _is_loop(node)
+        return 2 * self.stage[node] + _is_loop(node)
 
     def _storage(self, node: Operation) -> None:
         """Places for the results that have none; those that are carries of a loop get theirs with it."""
@@ -254,7 +247,7 @@ class _Arrangement:
             ys = zip(made[len(this.carries) :], this.ys)
             made = [picked for picked, y in ys if self._alias(this, y) is None]
         for picked in made:
-            if id(picked) in self.stage and id(picked) not in self.places:
+            if picked in self.stage and picked not in self.places:
                 self._own(picked)
 
     @staticmethod
@@ -268,17 +261,16 @@ class _Arrangement:
         return None
 
     def _own(self, node: Node) -> View:
-        """A buffer of its own for ``node``, which lives as long as its place is known: nothing else may have its id."""
-        self.nodes[id(node)] = node
+        """A buffer of its own for ``node``."""
         name = node.operator.name if isinstance(node, Operation) else "value"
         view = View(Buffer(f"{name}{len(self.places)}", node.dtype, node.shape))
-        self.places[id(node)] = view
+        self.places[node] = view
         return view
 
     def _stored(self, node: Node) -> View:
         """Where ``node`` lies; what has no place gets one, and the block that computes it stores it there."""
         node = _behind_reshapes(node)
-        known = self.places.get(id(node))
+        known = self.places.get(node)
         if known is not None:
             return known
         if (first := _first_of_steps(node)) is not None:
@@ -287,7 +279,7 @@ class _Arrangement:
         if isinstance(node, Constant):
             self.constants[view.base] = node.value
             return view
-        self.wanted[self.stage[id(node)]].append((node, view))
+        self.wanted[self.stage[node]].append((node, view))
         return view
 
     # ------------------------------------------------------------------ loops and choices
@@ -299,13 +291,13 @@ class _Arrangement:
         if node.operator is unbounded:
             return [self._while(node)]
         if node.operator is host_call:
-            made = [self.places.get(id(picked)) or self._own(picked) for picked in results(node)]
+            made = [self.places.get(picked) or self._own(picked) for picked in results(node)]
             return [HostCall(node, tuple(map(self._stored, node.inputs)), tuple(made))]
         chooses = node.operator is switch
         given = node.inputs[1:] if chooses else node.inputs
         inputs = [self._stored(x) for x in given]
-        kept = [(k, picked) for k, picked in enumerate(results(node)) if id(picked) in self.places]
-        targets = [self.places[id(picked)] for _, picked in kept]
+        kept = [(k, picked) for k, picked in enumerate(results(node)) if picked in self.places]
+        targets = [self.places[picked] for _, picked in kept]
         branches: list[tuple[Item, ...]] = []
         for branch in regions(node):
             region = Graph(branch.inputs, tuple(branch.outputs[k] for k, _ in kept))
@@ -315,7 +307,7 @@ class _Arrangement:
     def _while(self, node: Operation) -> While[Item]:
         """A carry that changes has one place for the turn, and another one for the next, from which it is copied."""
         condition, body = regions(node)
-        consts, stage = node.attributes["consts"], self.stage[id(node)]
+        consts, stage = node.attributes["consts"], self.stage[node]
         inputs = [self._stored(const) for const in node.inputs[:consts]]
         changed: list[tuple[Node, View, View]] = []
         for k, (init, after) in enumerate(zip(node.inputs[consts:], body.outputs)):
@@ -323,8 +315,8 @@ class _Arrangement:
             inputs.append(state)
             self.wanted[stage].append((init, state))
             final = result(node, index=k)
-            if id(final) in self.stage:
-                self.places[id(final)] = state
+            if final in self.stage:
+                self.places[final] = state
             if after is not body.inputs[consts + k]:
                 following = View(Buffer(f"next{len(self.places)}_{k}", init.dtype, init.shape))
                 changed.append((after, following, state))
@@ -354,10 +346,10 @@ class _Arrangement:
         for k, y in enumerate(this.ys):
             picked = result(node, index=count + k)
             alias = self._alias(this, y)
-            if alias is not None and id(picked) in self.stage and id(picked) not in self.places:
+            if alias is not None and picked in self.stage and picked not in self.places:
                 kept.setdefault(alias[0], []).append((picked, alias[1]))
-            elif id(picked) in self.places:
-                ys.append((y, self._step(self.places[id(picked)], y, counter, this)))
+            elif picked in self.places:
+                ys.append((y, self._step(self.places[picked], y, counter, this)))
         pairs = [self._carry(node, this, counter, k, kept.get(k, [])) for k in range(count)]
         inputs = [
             *(self._stored(const) for const in this.inputs.consts),
@@ -382,7 +374,7 @@ class _Arrangement:
         self, node: Operation, this: Scan, counter: Counter, k: int, kept: Sequence[tuple[Node, bool]]
     ) -> tuple[View, View]:
         """Where a carry enters and leaves a turn; its first value is stored, or copied, by the block before."""
-        init, stage, trips = this.inputs.carries[k], self.stage[id(node)], this.trips
+        init, stage, trips = this.inputs.carries[k], self.stage[node], this.trips
         size = init.size
         slots = trips + 1 if kept else 2
         whole = View(Buffer(f"carry{len(self.places)}_{k}", init.dtype, (slots, *init.shape)))
@@ -393,15 +385,15 @@ class _Arrangement:
             first, last, step = (trips * size, 0, -size) if this.reverse else (0, trips * size, size)
             enter, leave = (whole.part(start, counter, step) for start in (first, first + step))
         for picked, leaves in kept:
-            self.places[id(picked)] = whole.after(size if leaves != this.reverse else 0)
+            self.places[picked] = whole.after(size if leaves != this.reverse else 0)
         final = result(node, index=k)
-        if id(final) in self.stage:
-            self.places[id(final)] = whole.after(last)
+        if final in self.stage:
+            self.places[final] = whole.after(last)
         target = whole.after(first)
         # The first slot of two is overwritten in the second turn; nobody else may read it then.
-        if self._is_computed(init) and id(init) not in self.places and (kept or self.users[id(init)] == 1):
-            self.places[id(init)] = target
-            stage = self.stage[id(init)]
+        if self._is_computed(init) and init not in self.places and (kept or self.users[id(init)] == 1):
+            self.places[init] = target
+            stage = self.stage[init]
         self.wanted[stage].append((init, target))
         return enter, leave
 
@@ -413,36 +405,33 @@ class _Arrangement:
         if not stores:
             return None
         outputs = [node for node, _ in stores]
-        captured: dict[int, Node] = {}
+        captured: list[Node] = []
         pending = list(outputs)
-        seen: set[int] = set()
+        seen = set(self.local)
         while pending:
             node = pending.pop()
-            if id(node) in seen:
+            if node in seen:
                 continue
-            seen.add(id(node))
-            if id(node) in self.local:
-                continue
-            crossing = (
-                not isinstance(node, Operation) or node.operator is result or self.stage[id(node)] < stage
-            )
+            seen.add(node)
+            crossing = not isinstance(node, Operation) or is_result(node) or self.stage[node] < stage
             if not crossing:
                 pending += node.inputs
-            elif isinstance(node, Operation) and node.operator.name in _SHOWN and id(node) not in self.places:
+            elif isinstance(node, Operation) and node.operator.name in _SHOWN and node not in self.places:
                 pending += node.inputs  # rather than stored
             else:
-                captured[id(node)] = node
-        views = [self._stored(node) for node in captured.values()]
-        own = {node: Variable(node.type, getattr(node, "name", "")) for node in captured.values()}
-        made = substitute(outputs, dict(own))
-        numbers = {id(node): k for k, node in enumerate(captured.values())}
+                captured.append(node)
+        views = [self._stored(node) for node in captured]
+        own: dict[Node, Variable] = {
+            node: Variable(node.type, getattr(node, "name", "")) for node in captured
+        }
+        made = substitute(outputs, own)
+        numbers = {node: k for k, node in enumerate(captured)}
         over = {}
         for position, argument in self.offers.items():
-            node, target = _behind_reshapes(self.graph.outputs[position]), self.targets[position]
-            for k, (stored, view) in enumerate(stores):
-                variable = self.graph.inputs[argument]
-                if stored is node and view is target and id(variable) in numbers:
-                    over[k] = numbers[id(variable)]
+            variable, target = self.graph.inputs[argument], self.targets[position]
+            for k, (_, view) in enumerate(stores):
+                if view is target and variable in numbers:
+                    over[k] = numbers[variable]
         return Block(Graph(tuple(own.values()), made), tuple(views), tuple(view for _, view in stores), over)
 
 
@@ -453,37 +442,38 @@ def _behind_reshapes(node: Node) -> Node:
     return node
 
 
+def _picked_from(node: Node) -> Operation | None:
+    """The operation of several results that ``node`` is one of."""
+    several = node.inputs[0] if is_result(node) else None
+    return several if isinstance(several, Operation) else None
+
+
 def _is_kept(node: Node) -> bool:
     """Whether ``node`` is what a loop keeps of each step."""
-    if not isinstance(node, Operation) or node.operator is not result:
+    several = _picked_from(node)
+    if several is None or several.operator is not scan_operator:
         return False
-    (several,) = node.inputs
-    assert isinstance(several, Operation)
-    scans = several.operator is scan_operator
-    return scans and node.attributes["index"] >= several.attributes["carries"]
+    return bool(node.attributes["index"] >= several.attributes["carries"])
 
 
 def _lies_anywhere(node: Node) -> bool:
     """Whether ``node`` is what a loop, a choice or a call writes where it is wanted: it is no carry."""
-    if not isinstance(node, Operation) or node.operator is not result:
-        return False
-    (several,) = node.inputs
-    assert isinstance(several, Operation)
-    return _is_kept(node) or several.operator not in (scan_operator, unbounded)
+    several = _picked_from(node)
+    return several is not None and (_is_kept(node) or several.operator not in (scan_operator, unbounded))
 
 
 def _first_of_steps(node: Node) -> int | None:
     """Where ``node`` begins in what it is some steps of, one after another, and which lies in memory anyway."""
-    if not isinstance(node, Operation) or node.operator.name != "slice":
+    steps = inner(node, "slice")
+    if steps is None or not steps.ndim:
         return None
-    (x,), starts, stops = node.inputs, node.attributes["starts"], node.attributes["stops"]
-    others = all((a, b) == (0, extent) for a, b, extent in zip(starts[1:], stops[1:], x.shape[1:]))
-    if not others or any(step != 1 for step in node.attributes["steps"]):
+    (x,), ((start, _, step), *others) = steps.inputs, ranges_of(steps)
+    if step != 1 or others != [(0, extent, 1) for extent in x.shape[1:]]:
         return None
     base = _behind_reshapes(x)
     if isinstance(base, Operation) and (base.operator.elementwise or base.operator.name in PARTS):
         return None
-    return int(starts[0] * math.prod(x.shape[1:]))
+    return start * math.prod(x.shape[1:])
 
 
 def _is_moved(node: Operation) -> bool:
@@ -499,8 +489,6 @@ def _is_loop(node: Node) -> bool:
 
 def _may_fail(node: Node) -> bool:
     """Whether an operation may report an error, also inside."""
-    if not isinstance(node, Operation):
-        return False
-    if node.operator.name == "check_index" or node.operator is host_call:
+    if isinstance(node, Operation) and node.operator.name in TELLING:
         return True
-    return any(_may_fail(inner) for region in regions(node) for inner in region.nodes())
+    return any(_may_fail(inside) for region in regions(node) for inside in region.nodes())
