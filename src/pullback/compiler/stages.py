@@ -274,7 +274,6 @@ class _Run:
 
     def _prepare(self, steps: Sequence[Step], memory: MemoryPlan | None) -> None:
         """Memory for what the whole program shares."""
-        bound = self.stage.bound
         if memory is None:
             for region, _ in every_region(steps):
                 for job in region.jobs:
@@ -282,8 +281,9 @@ class _Run:
             return
         arena = _bytes(memory.arena_bytes)
         for placed in memory.placed:
-            self.memory.arrays[placed.buffer] = _part(arena, placed.offset, placed.buffer)
-        self.memory.arrays.update((buffer, _bytes(0).view(buffer.dtype)) for buffer in bound)
+            part = arena[placed.offset : placed.offset + placed.buffer.nbytes]
+            self.memory.arrays[placed.buffer] = part.view(placed.buffer.dtype)
+        self.memory.arrays.update((buffer, _bytes(0).view(buffer.dtype)) for buffer in self.stage.bound)
 
     def _region(self, region: Region) -> None:
         memory = self.stage.memory
@@ -384,7 +384,3 @@ class _Writers:
 def _bytes(count: int) -> Array:
     """Memory that nothing was written to: NaN for floats, -1 for integers."""
     return np.full(count, 0xFF, np.uint8)
-
-
-def _part(memory: Array, offset: int, buffer: Buffer) -> Array:
-    return memory[offset : offset + buffer.nbytes].view(buffer.dtype)

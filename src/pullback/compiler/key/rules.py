@@ -22,7 +22,7 @@ import dis
 import functools
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -97,38 +97,36 @@ class _Description:
             self.met[id(value)] = len(self.met)
         return f"{type(value).__name__} ({', '.join(self.parts(value))})"
 
-    def values(self, values: Iterable[Any]) -> Iterator[str]:
-        return (self.value(value) for value in values)
-
     def parts(self, value: Any) -> Iterator[str]:
         kind = type(value)
         if kind is FunctionType:
             yield from self.function(value)
         elif kind is MethodType:
-            yield from self.values((value.__self__, value.__func__))
+            yield from map(self.value, (value.__self__, value.__func__))
         elif kind is functools.partial:
-            yield from self.values((value.func, value.args, value.keywords))
+            yield from map(self.value, (value.func, value.args, value.keywords))
         elif kind in (tuple, list):
-            yield from self.values(value)
+            yield from map(self.value, value)
         elif kind in (set, frozenset) and all(is_plain(item) for item in value):
             yield from sorted(map(repr, value))
         elif kind is dict:
-            yield from self.values(part for item in value.items() for part in item)
+            yield from map(self.value, (part for item in value.items() for part in item))
         elif kind is slice:
-            yield from self.values((value.start, value.stop, value.step))
+            yield from map(self.value, (value.start, value.stop, value.step))
         elif (kind is np.ndarray or isinstance(value, np.generic)) and not value.dtype.hasobject:
             yield f"{value.dtype!r} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
         elif kind is Operator:
             rules = (value.type_rule, value.reference, value.lower)
-            yield from self.values((value.name, *rules, value.cost, value.linear, value.elementwise))
+            yield from map(self.value, (value.name, *rules, value.cost, value.linear, value.elementwise))
         elif dataclasses.is_dataclass(kind) and _known_name(kind) is not None:
-            yield from self.values(getattr(value, field.name) for field in dataclasses.fields(kind))
+            fields = dataclasses.fields(kind)
+            yield from map(self.value, (getattr(value, field.name) for field in fields))
         else:
             raise Untold(f"an object of {kind.__name__}")
 
     def function(self, function: FunctionType) -> Iterator[str]:
         yield from self.code(function.__code__)
-        yield from self.values(_held(function))
+        yield from map(self.value, _held(function))
         if _home(function) not in _KNOWN:  # looked up now, as they will be when the function is called
             for code in _nested(function.__code__):
                 yield from self.references(code, function.__globals__)

@@ -226,9 +226,7 @@ class _Instance:
                         f"gives {type}: an axis that is no multiple of the size",
                         "leave rows out with np.where, or give the part that is meant as an argument",
                     )
-        if node.operator.name in (*_REGION_INPUTS, "result"):
-            return keeps(node)._replace(least=least)
-        rule = padding(node)
+        rule = (keeps if node.operator.name in (*_REGION_INPUTS, "result") else padding)(node)
         return rule._replace(least=max(least, rule.least))
 
     # -- From stand-ins to the capacity
@@ -335,11 +333,10 @@ class _Instance:
             refuse_named(node, "is run in steps beyond its end", "take it out of the loop over that axis")
         if node.operator.vary is None:
             return given
-        fills = [fill if isinstance(fill, str) else None for fill in node.operator.vary(node).fills]
         return tuple(
             [
                 _chosen(self.own[-1], x, _other(x, fill)) if fill in ("index", "identity") else x
-                for x, fill in zip(given, fills)
+                for x, fill in zip(given, node.operator.vary(node).fills)
             ]
         )
 

@@ -84,7 +84,7 @@ class Half(NamedTuple):
 
 def with_parts(graph: Graph) -> Graph:
     """``graph`` with packed arguments and results where the compiler knows no such numbers, and others in between."""
-    return _Walk().graph(graph) if any(_is_packed(node.type) for node in every_node(graph)) else graph
+    return _Walk({}).graph(graph) if any(_is_packed(node.type) for node in every_node(graph)) else graph
 
 
 def pack_type(type: Type) -> Type:
@@ -140,51 +140,45 @@ def _is_packed(type: Type) -> bool:
 class _Walk:
     """What has become of each node of a graph."""
 
-    def __init__(self, variables: dict[int, Variable] | None = None) -> None:
-        self.variables: dict[int, Variable] = {} if variables is None else variables
+    def __init__(self, variables: dict[Variable, Variable]) -> None:
+        self.variables = variables
         """Those of graphs that have the same ones, as branches have, by those that they stand for."""
-        self.made: dict[int, Any] = {}
-        self.whole: dict[int, Node] = {}
+        self.made: dict[Node, Any] = {}
+        self.whole: dict[Node, Node] = {}
         """Packed values that have been taken apart, by the real part."""
 
     def graph(self, graph: Graph) -> Graph:
         """The graph with packed inputs and outputs."""
         inputs = [self.variable(v) if _is_packed(v.type) else v for v in graph.inputs]
         for old, new in zip(graph.inputs, inputs):
-            self.made[id(old)] = self.unpacked(new, old.type)
+            self.made[old] = self.unpacked(new, old.type)
         for node in graph.nodes():
-            if id(node) in self.made:
+            if node in self.made:
                 continue
             if isinstance(node, Operation):
                 with written_at(node.source):
-                    self.made[id(node)] = self.operation(node)
+                    self.made[node] = self.operation(node)
             elif isinstance(node, Constant) and is_half(node.dtype):
-                self.made[id(node)] = Half(
-                    constant(packed_array(node.value)), constant(node.value.astype(_WIDE))
-                )
+                self.made[node] = Half(constant(packed_array(node.value)), constant(node.value.astype(_WIDE)))
             elif isinstance(node, Constant) and is_complex(node.dtype):
-                self.made[id(node)] = Parts(constant(node.value.real), constant(node.value.imag))
+                self.made[node] = Parts(constant(node.value.real), constant(node.value.imag))
             else:
-                self.made[id(node)] = node
-        outputs = tuple(self.packed(self.made[id(node)]) for node in graph.outputs)
+                self.made[node] = node
+        outputs = tuple(self.packed(self.made[node]) for node in graph.outputs)
         return replace(graph, inputs=tuple(inputs), outputs=outputs)
 
     def variable(self, old: Variable) -> Variable:
         """The packed variable in place of one."""
-        known = self.variables.get(id(old))
-        if known is None:
-            known = self.variables[id(old)] = Variable(
-                pack_type(old.type), old.name, is_example=old.is_example
-            )
-        return known
+        packed = Variable(pack_type(old.type), old.name, is_example=old.is_example)
+        return self.variables.setdefault(old, packed)
 
     def operation(self, node: Operation) -> Any:
         """The node, or the parts, that take the place of an operation."""
-        inputs = [self.made[id(child)] for child in node.inputs]
+        inputs = [self.made[child] for child in node.inputs]
         if node.operator is result:
             return self.unpacked(result(*inputs, **node.attributes), node.type)
         if regions(node):
-            variables = dict[int, Variable]()
+            variables = dict[Variable, Variable]()
             held = with_regions(node.attributes, lambda region: _Walk(variables).graph(region))
             return apply(node.operator, tuple(map(self.packed, inputs)), held)
         if not _is_packed(node.type) and not any(isinstance(x, Parts | Half) for x in inputs):
@@ -234,7 +228,8 @@ class _Walk:
         if node.operator.parts is not None:
             return _checked(node, node.operator.parts(node, *inputs))
         if node.operator.linear and is_complex(node.dtype):
-            return Parts(*(self.partwise(node, inputs, k) for k in (0, 1)))
+            both = [tuple(x[k] if isinstance(x, Parts) else x for x in inputs) for k in (0, 1)]
+            return Parts(*(apply(node.operator, own, node.attributes) for own in both))
         if node.operator.lower is not None or node.operator.stored:
             given = ", ".join(str(child.type) for child in node.inputs)
             raise DTypeError(
@@ -247,11 +242,6 @@ class _Walk:
         if isinstance(node.type, TupleType):
             return several
         return self.unpacked(result(several, index=0), node.type)
-
-    def partwise(self, node: Operation, inputs: Sequence[Any], part: int) -> Node:
-        """A linear operation on one part."""
-        own = tuple(x[part] if isinstance(x, Parts) else x for x in inputs)
-        return apply(node.operator, own, node.attributes)
 
     def called(self, node: Operation, inputs: Sequence[Any]) -> Node:
         """A call out of the program on packed values."""
@@ -275,8 +265,7 @@ class _Walk:
             starts, stops = (0,) * len(shape) + (k,), (*shape, k + 1)
             one = OPERATORS["slice"](whole, starts=starts, stops=stops, steps=(1,) * whole.ndim)
             parts.append(OPERATORS["reshape"](one, shape=shape))
-        self.whole[id(parts[0])] = whole
-        self.made[id(parts[0])] = parts[0]
+        self.whole[parts[0]] = whole
         return Parts(*parts)
 
     def packed(self, value: Any) -> Any:
@@ -287,7 +276,7 @@ class _Walk:
             return value
         if isinstance(value.real, Constant) and isinstance(value.imag, Constant):
             return constant(np.stack((value.real.value, value.imag.value), axis=-1))
-        whole = self.whole.get(id(value.real))
+        whole = self.whole.get(value.real)
         if whole is not None and self.apart(whole).imag is value.imag:
             return whole
         pair = [OPERATORS["reshape"](part, shape=(*part.shape, 1)) for part in value]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from pullback.compiler.passes.rewriting import inner
+from pullback.compiler.passes.sparse_pooling import do_not_overlap
 from pullback.compiler.schedules.cost import ENOUGH_WINDOW_ROWS, LEAST_FILLED, MOST_TAPS, MOST_WINDOW_SUMS
 from pullback.compiler.schedules.lanes import filled
 from pullback.compiler.schedules.window_maximum import rows_at_once
@@ -39,12 +40,8 @@ def pooled_convolutions(order: Sequence[Node], count: Mapping[int, int], target:
 
 def _suits(pool: Operation) -> bool:
     """Whether the windows are few-sized, lie along the last axis, and do not overlap."""
-    axes, sizes, strides, dilations = (
-        pool.attributes[key] for key in ("axes", "sizes", "strides", "dilations")
-    )
-    if not axes or axes[-1] != pool.ndim - 1 or not pool.size or math.prod(sizes) > MOST_WINDOW_SUMS:
-        return False
-    return all(stride > (size - 1) * step for size, stride, step in zip(sizes, strides, dilations))
+    axes, few = pool.attributes["axes"], math.prod(pool.attributes["sizes"]) <= MOST_WINDOW_SUMS
+    return bool(axes[-1:] == (pool.ndim - 1,) and pool.size and few and do_not_overlap(pool.attributes))
 
 
 def _chain(node: Node, readers: int, count: Mapping[int, int]) -> list[Operation] | None:

@@ -16,6 +16,7 @@ import numpy as np
 from pullback.compiler.key.graph import repeats_one_value
 from pullback.compiler.lowering.inline import pooled_convolutions
 from pullback.compiler.passes.rewriting import inner, readers_of, uses
+from pullback.compiler.passes.simplify_products import extents_of
 from pullback.compiler.schedules.cost import (
     COPY_COST,
     DEEPEST_COST,
@@ -537,13 +538,10 @@ def _is_read_once(user: Operation, child: Node) -> bool:
 
     Weights that are stored in 16 bits need no copy in 32 where a single row is multiplied with them.
     """
-    if user.operator.name != "contract" or not isinstance(child, Operation):
+    product = inner(user, "contract")
+    if product is None or inner(child, "half_value") is None:
         return False
-    if child.operator.name != "half_value":
-        return False
-    a, b = user.inputs
-    extents = dict(zip((*user.attributes["a_labels"], *user.attributes["b_labels"]), (*a.shape, *b.shape)))
-    return math.prod(extents.values()) == child.size
+    return math.prod(extents_of(product).values()) == child.size
 
 
 def _is_looked_up(user: Operation, child: Node) -> bool:

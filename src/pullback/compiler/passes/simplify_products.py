@@ -45,7 +45,7 @@ from pullback.operators.arithmetic import multiply
 from pullback.operators.reductions import sum as sum_
 from pullback.operators.shapes import broadcast, reshape
 
-__all__ = ["simplify_products"]
+__all__ = ["extents_of", "simplify_products"]
 
 Labels = tuple[int, ...]
 
@@ -54,7 +54,8 @@ def _labels(node: Operation) -> tuple[Labels, Labels, Labels]:
     return node.attributes["a_labels"], node.attributes["b_labels"], node.attributes["out_labels"]
 
 
-def _extents(node: Operation) -> dict[int, int]:
+def extents_of(node: Operation) -> dict[int, int]:
+    """How far each label of a contraction goes."""
     a, b = node.inputs
     a_labels, b_labels, _ = _labels(node)
     return dict(zip((*a_labels, *b_labels), (*a.shape, *b.shape)))
@@ -83,7 +84,7 @@ def _units(node: Operation) -> Node | None:
     if 1 not in a.shape and 1 not in b.shape:
         return None
     a_labels, b_labels, out = _labels(node)
-    extents = _extents(node)
+    extents = extents_of(node)
     first, second = ([label for label in labels if extents[label] != 1] for labels in (a_labels, b_labels))
     small = labelled(
         reshape(a, shape=tuple(extents[label] for label in first)),

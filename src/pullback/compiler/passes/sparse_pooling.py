@@ -66,7 +66,7 @@ from pullback.operators.pooling import (
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast, contiguous, iota, reverse
 
-__all__ = ["cycles_of_visits", "sparse_pooling"]
+__all__ = ["cycles_of_visits", "do_not_overlap", "sparse_pooling"]
 
 
 def _pulled(node: Node, winner: Node, pool: dict[str, Any], depth: int = DEEPEST_FACTOR) -> Node:
@@ -85,7 +85,7 @@ def _pulled(node: Node, winner: Node, pool: dict[str, Any], depth: int = DEEPEST
     return gather_at_argmax(node, winner, **pool)
 
 
-def _do_not_overlap(pool: Mapping[str, Any]) -> bool:
+def do_not_overlap(pool: Mapping[str, Any]) -> bool:
     """Whether no place is in two windows."""
     return all(
         step > (size - 1) * dilation
@@ -127,7 +127,7 @@ def _of_winners(mask: Node, node: Node) -> Node | None:
     y, winner = like.inputs
     for name, other in steps:
         if name == "multiply":
-            if not _do_not_overlap(pool) and (scalar(other) is None or not is_finite(other)):
+            if not do_not_overlap(pool) and (scalar(other) is None or not is_finite(other)):
                 return None  # of windows with one winner the sum is multiplied, and may be no longer zero
             y = y * _pulled(other, winner, pool)
         else:
