@@ -1,7 +1,8 @@
 """Constants are computed with while compiling.
 
 An operation on small constants is computed by its reference if its result is small too. One number repeated
-over a shape stays a broadcast of that number, and elementwise operations on such are done on the numbers:
+over a shape is a broadcast of that number; elementwise operations on large ones are done before they are repeated
+(``broadcast_late``), on the numbers.
 
 >>> import numpy as np
 >>> import pullback.numpy as pnp
@@ -28,12 +29,10 @@ output %3
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from pullback.compiler.key.graph import repeats_one_value
-from pullback.compiler.passes.rewriting import ANY, CONSTANT, ELEMENTWISE, RulePass, filled, inner, scalar
+from pullback.compiler.passes.rewriting import ANY, CONSTANT, RulePass, filled, inner
 from pullback.graph import SMALL_CONSTANT, Constant, Node, Operation, constant
 
 __all__ = ["fold_constants"]
@@ -49,9 +48,9 @@ An index out of range is left to be found when the program runs (``check_index``
 """
 
 
-def _computed(node: Operation, known: Callable[[Node], np.ndarray | None]) -> np.ndarray | None:
-    """The value of ``node``, if those of its inputs are ``known``; but integers have no negative powers."""
-    inputs = [known(child) for child in node.inputs]
+def _computed(node: Operation) -> np.ndarray | None:
+    """The value of ``node``, if those of its inputs are known; but integers have no negative powers."""
+    inputs = [_known(child) for child in node.inputs]
     if any(value is None for value in inputs) or (node.operator.name == "power" and node.dtype.kind != "f"):
         return None
     with np.errstate(all="ignore"):
@@ -65,13 +64,7 @@ def _known(node: Node) -> np.ndarray | None:
     if isinstance(node, Constant):
         return node.value
     repeated = inner(node, "broadcast")
-    return None if repeated is None else _computed(repeated, _known)
-
-
-def _elementwise(node: Operation) -> Node | None:
-    """An elementwise operation on single numbers, repeated."""
-    value = _computed(node, scalar)
-    return None if value is None else filled(value, node)
+    return None if repeated is None else _computed(repeated)
 
 
 def _fold(node: Operation) -> Node | None:
@@ -79,7 +72,7 @@ def _fold(node: Operation) -> Node | None:
         return None
     if not (node.operator.elementwise or node.operator.accumulates or node.operator.name in FOLDED):
         return None
-    value = _computed(node, _known)
+    value = _computed(node)
     return None if value is None else constant(value)
 
 
@@ -93,7 +86,5 @@ def _uniform(node: Constant) -> Node | None:
     return filled(value.flat[0], node)
 
 
-fold_constants = RulePass(
-    "fold_constants", {CONSTANT: (_uniform,), ELEMENTWISE: (_elementwise,), ANY: (_fold,)}
-)
+fold_constants = RulePass("fold_constants", {CONSTANT: (_uniform,), ANY: (_fold,)})
 """Operations on small constants become constants."""
