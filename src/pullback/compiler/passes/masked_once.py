@@ -36,34 +36,29 @@ __all__ = ["masked_once"]
 
 def _masked_once(graph: Graph) -> Graph:
     order = graph.nodes()
-    users = readers_of(order)
-    masked: dict[tuple[int, int], Operation] = {}
-    for node in order:
-        choice = inner(node, "where")
-        if choice is not None and scalar(choice.inputs[2]) is not None:
-            masked[id(choice.inputs[0]), id(choice.inputs[1])] = choice
-    if not masked:
-        return graph
-    results = {id(node) for node in graph.outputs}
+    users, results = readers_of(order), set(graph.outputs)
 
-    def inside(node: Operation, mask: int) -> bool:
+    def inside(node: Operation, mask: Node) -> bool:
         """Whether an elementwise operation is read inside the mask only."""
-        around = users.get(id(node), ())
         return (
             node.operator.elementwise
-            and id(node) not in results
+            and node not in results
             and all(
-                outer.operator.name == "where"
-                and id(outer.inputs[0]) == mask
-                and all(node is not other for other in (outer.inputs[0], outer.inputs[2]))
-                for outer in around
+                inner(outer, "where") is not None
+                and outer.inputs[0] is mask
+                and [x is node for x in outer.inputs] == [False, True, False]
+                for outer in users.get(id(node), ())
             )
         )
 
-    replaced: dict[int, Operation] = {}
-    for (mask, value), choice in masked.items():
-        others = [user for user in users[value] if user is not choice]
-        if not isinstance(choice.inputs[1], Operation) or value in results or value == mask:
+    replaced: dict[Node, Operation] = {}
+    for node in order:
+        choice = inner(node, "where")
+        if choice is None or scalar(choice.inputs[2]) is None:
+            continue
+        mask, value, _ = choice.inputs
+        others = [user for user in users[id(value)] if user is not choice]
+        if not isinstance(value, Operation) or value in results or value is mask:
             continue
         if others and all(inside(user, mask) for user in others):
             replaced[value] = choice
@@ -71,19 +66,16 @@ def _masked_once(graph: Graph) -> Graph:
         return graph
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
-        choice = inner(node, "where")
-        body = None if choice is None else choice.inputs[1]
-        if choice is None or not isinstance(body, Operation):
+        body = node.inputs[1] if inner(node, "where") is not None else None
+        if not isinstance(body, Operation):
             return None
         mask, new, other = inputs
-        if not isinstance(new, Operation) or len(new.inputs) != len(body.inputs):
-            return None
         parts = list(new.inputs)
         for k, old in enumerate(body.inputs):
-            known = replaced.get(id(old))
-            if known is not None and known is not node and known.inputs[0] is choice.inputs[0]:
+            known = replaced.get(old)
+            if known is not None and known is not node and known.inputs[0] is node.inputs[0]:
                 parts[k] = where(mask, parts[k], known.inputs[2])
-        return where(mask, apply(new.operator, tuple(parts), new.attributes), other)
+        return where(mask, apply(body.operator, tuple(parts), body.attributes), other)
 
     return rebuilt(graph, rebuild)
 

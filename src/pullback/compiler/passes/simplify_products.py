@@ -50,20 +50,20 @@ __all__ = ["extents_of", "simplify_products"]
 Labels = tuple[int, ...]
 
 
-def _labels(node: Operation) -> tuple[Labels, Labels, Labels]:
-    return node.attributes["a_labels"], node.attributes["b_labels"], node.attributes["out_labels"]
+def _operands(node: Operation) -> tuple[Node, Node, Labels, Labels, Labels]:
+    """Both operands of a contraction, the labels of each, and those of the result."""
+    (a, b), how = node.inputs, node.attributes
+    return a, b, how["a_labels"], how["b_labels"], how["out_labels"]
 
 
 def extents_of(node: Operation) -> dict[int, int]:
     """How far each label of a contraction goes."""
-    a, b = node.inputs
-    a_labels, b_labels, _ = _labels(node)
+    a, b, a_labels, b_labels, _ = _operands(node)
     return dict(zip((*a_labels, *b_labels), (*a.shape, *b.shape)))
 
 
 def _transposed(node: Operation) -> Node | None:
-    a, b = node.inputs
-    a_labels, b_labels, out = _labels(node)
+    a, b, a_labels, b_labels, out = _operands(node)
     turned_a, turned_b = inner(a, "transpose"), inner(b, "transpose")
     if turned_a is None and turned_b is None:
         return None
@@ -80,10 +80,9 @@ def _put_back(labels: Labels, axes: Labels) -> Labels:
 
 
 def _units(node: Operation) -> Node | None:
-    a, b = node.inputs
+    a, b, a_labels, b_labels, out = _operands(node)
     if 1 not in a.shape and 1 not in b.shape:
         return None
-    a_labels, b_labels, out = _labels(node)
     extents = extents_of(node)
     first, second = ([label for label in labels if extents[label] != 1] for labels in (a_labels, b_labels))
     small = labelled(
@@ -98,8 +97,8 @@ def _units(node: Operation) -> Node | None:
 
 def _repeated(node: Operation) -> Node | None:
     """Labels of the result that a broadcast has added to an operand."""
-    operands, labels = list(node.inputs), list(_labels(node)[:2])
-    out = _labels(node)[2]
+    *operands, a_labels, b_labels, out = _operands(node)
+    labels = [a_labels, b_labels]
     for position, operand in enumerate(operands):
         spread = inner(operand, "broadcast")
         if spread is None or 1 in spread.inputs[0].shape:
@@ -110,7 +109,7 @@ def _repeated(node: Operation) -> Node | None:
             shape = tuple(spread.shape[axis] for axis in left)
             operands[position] = broadcast(x, shape=shape, axes=tuple(left.index(axis) for axis in axes))
             labels[position] = tuple(own[axis] for axis in left)
-    if labels == list(_labels(node)[:2]):
+    if labels == [a_labels, b_labels]:
         return None
     made = [label for label in out if label in labels[0] or label in labels[1]]
     product = labelled(operands[0], operands[1], labels[0], labels[1], made)
@@ -119,8 +118,7 @@ def _repeated(node: Operation) -> Node | None:
 
 def _constant_operand(node: Operation) -> Node | None:
     """One number times a sum; infinite it would stay inside, where ``inf - inf`` is NaN."""
-    a, b = node.inputs
-    a_labels, b_labels, out = _labels(node)
+    a, b, a_labels, b_labels, out = _operands(node)
     for value, labels, other, other_labels in (
         (scalar(a), a_labels, b, b_labels),
         (scalar(b), b_labels, a, a_labels),
@@ -134,8 +132,7 @@ def _constant_operand(node: Operation) -> Node | None:
 
 
 def _nothing_summed(node: Operation) -> Node | None:
-    a, b = node.inputs
-    a_labels, b_labels, out = _labels(node)
+    a, b, a_labels, b_labels, out = _operands(node)
     if len({*a_labels, *b_labels}) != len(out):
         return None
     return multiply(_spread(a, a_labels, out, node.shape), _spread(b, b_labels, out, node.shape))
@@ -149,8 +146,7 @@ def _spread(x: Node, labels: Labels, out: Labels, shape: tuple[int, ...]) -> Nod
 
 def _in_order(node: Operation) -> Node:
     """Labels numbered as they come."""
-    a, b = node.inputs
-    a_labels, b_labels, out = _labels(node)
+    a, b, a_labels, b_labels, out = _operands(node)
     return labelled(a, b, a_labels, b_labels, out)
 
 
@@ -178,7 +174,7 @@ def _sum_of_contraction(node: Operation) -> Node | None:
     product, axes = inner(node.inputs[0], "contract"), node.attributes["axes"]
     if product is None:
         return None
-    (a, b), (a_labels, b_labels, out) = product.inputs, _labels(product)
+    a, b, a_labels, b_labels, out = _operands(product)
     gone = [out[axis] for axis in axes]
     if not {*gone} <= {*a_labels} & {*b_labels}:
         return None
