@@ -142,19 +142,19 @@ class Compiler:
         given = [fence(array) for array in arrays]
         with fenced_programs():
             program = self.program(graph, donated, processor)
-            taken = program.aliased
+            taken = program.donated
             results = [
-                None if k in taken else fence(np.zeros(node.shape, node.dtype))
+                given[taken[k]] if k in taken else fence(np.zeros(node.shape, node.dtype))
                 for k, node in enumerate(graph.outputs)
             ]
-            program.run_steps(given, 1, [0] * len(given), results, [0] * len(results))
+            every = [*given, *results]
+            program.run_steps(every, 1, [0] * len(every))
         for k, array in enumerate(arrays):
             if k not in taken.values():
                 np.testing.assert_array_equal(
                     packed_array(given[k]), packed_array(array), f"argument {k} was written"
                 )
-        found = [given[taken[k]] if result is None else result for k, result in enumerate(results)]
-        return [np.array(result) for result in found]
+        return [np.array(result) for result in results]
 
     @staticmethod
     def reference(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -11,9 +11,10 @@ import pytest
 from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.engine import Loaded, load
 from pullback.compiler.runtime.layout import Slots, emit_failure, emit_pointer, region_function
-from pullback.compiler.runtime.program import ArgumentSpec, Program, RegionSpec, RepeatSpec, ResultSpec
+from pullback.compiler.runtime.program import Program, RegionSpec, RepeatSpec
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.compiler.target import Processor
+from pullback.graph import Type
 
 CELLS = 37
 TURNS = 3
@@ -82,8 +83,9 @@ def mixing(mixing_code: Loaded) -> Callable[..., Program]:
     def make(**options: Any) -> Program:
         return Program(
             mixing_code,
-            arguments=[ArgumentSpec(INT64, (CELLS,), donated_to=0), ArgumentSpec(INT64, ())],
-            results=[ResultSpec(INT64, (CELLS,)), ResultSpec(INT64, ())],
+            arguments=[Type(INT64, (CELLS,)), Type(INT64, ())],
+            results=[Type(INT64, (CELLS,)), Type(INT64, ())],
+            donated={0: 0},
             regions=[
                 RepeatSpec(TURNS, [RegionSpec("spread", CELLS), RegionSpec("gather", CELLS)]),
                 RegionSpec("report"),
@@ -125,8 +127,9 @@ def scaling(scaling_code: Loaded) -> Callable[..., Program]:
         checks = [RegionSpec("check", 32)] if checked else []
         return Program(
             scaling_code,
-            arguments=[ArgumentSpec(FLOAT32, (8, 4), donated_to=0 if donated else None)],
-            results=[ResultSpec(FLOAT32, (8, 4))],
+            arguments=[Type(FLOAT32, (8, 4))],
+            results=[Type(FLOAT32, (8, 4))],
+            donated={0: 0} if donated else {},
             regions=[*checks, RegionSpec("scale", 8)],
             constants=[np.float32([2.0])],
             **options,

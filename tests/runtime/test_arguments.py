@@ -11,9 +11,10 @@ from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.program import ArgumentSpec, Program, RegionSpec, ResultSpec
+from pullback.compiler.runtime.program import Program, RegionSpec
 from pullback.compiler.target import Processor
 from pullback.errors import DonationError, DTypeError, ShapeError
+from pullback.graph import Type
 
 CELLS = 37
 X = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -136,8 +137,8 @@ def copying():
         dtype = np.dtype(name)
         return Program(
             code,
-            arguments=[ArgumentSpec(dtype, ())],
-            results=[ResultSpec(dtype, ())],
+            arguments=[Type(dtype, ())],
+            results=[Type(dtype, ())],
             regions=[RegionSpec(f"copy{dtype.itemsize}")],
         )
 

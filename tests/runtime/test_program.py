@@ -17,17 +17,11 @@ from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.program import (
-    ArgumentSpec,
-    Failure,
-    Program,
-    RegionSpec,
-    RepeatSpec,
-    ResultSpec,
-)
+from pullback.compiler.runtime.program import Failure, Program, RegionSpec, RepeatSpec
 from pullback.compiler.runtime.threads import set_num_threads
 from pullback.compiler.target import Processor
 from pullback.errors import DonationError, DTypeError, IndexRangeError, ShapeError
+from pullback.graph import Type
 
 CELLS, TURNS = 37, 3
 X = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -46,7 +40,7 @@ def mixing_reference(state, added):
 
 def run_mixing(program, state, added):
     totals = np.zeros(len(added), np.int64)
-    done = program.run_steps([state, added], len(added), [0, 8], [None, totals], [0, 8])
+    done = program.run_steps([state, added, state, totals], len(added), [0, 8, 0, 8])
     return done, totals
 
 
@@ -114,7 +108,7 @@ def test_nested_repeats_count_iterations():
     program = Program(
         load(module.text(), Processor.host()),
         arguments=[],
-        results=[ResultSpec(np.dtype(np.int64), (14,))],
+        results=[Type(np.dtype(np.int64), (14,))],
         regions=[
             RegionSpec("zero", 14),
             RepeatSpec(4, [RepeatSpec(3, [RegionSpec("note")]), RepeatSpec(0, [RegionSpec("note")])]),
@@ -139,13 +133,13 @@ def test_any_number_of_chunks_for_any_number_of_threads(threads):
         program = Program(
             load(module.text(), Processor.host()),
             arguments=[],
-            results=[ResultSpec(np.dtype(np.int64), (chunks,))],
+            results=[Type(np.dtype(np.int64), (chunks,))],
             regions=[RegionSpec("count", chunks)],
             cost=1e6,
             saving=1.0,
         )
         found = np.zeros((20, chunks), np.int64)
-        program.run_steps([], 20, [], [found], [8 * chunks])
+        program.run_steps([found], 20, [8 * chunks])
         np.testing.assert_array_equal(found, np.arange(1, 21)[:, None] + np.zeros(chunks, int))
 
 
@@ -225,30 +219,34 @@ def test_many_steps_that_sharing_would_slow_down_run_on_their_caller(mixing):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"steps": -1}, ValueError, "-1 steps"),
-        ({"steps": 11}, ShapeError, "11 steps"),
-        ({"strides": [0, 3]}, ShapeError, "3 bytes apart"),
-        ({"totals": np.zeros(9, np.int64)}, ShapeError, "result 1 has 72 bytes"),
-        ({"totals": np.zeros(10, np.float64)}, DTypeError, "result 1"),
-        ({"totals": None}, DTypeError, "result 1 of the compiled program is NoneType"),
+        ({"steps": -1, "sliced": ()}, ValueError, "negative|-1 steps"),
+        ({"steps": 11}, ShapeError, r"argument 1 .* shape \(10,\), it was compiled for \(11,\)"),
+        ({"sliced": ()}, ShapeError, r"argument 1 .* shape \(10,\), it was compiled for \(\)"),
         ({"state": np.zeros(CELLS, np.int32)}, DTypeError, "argument 0"),
-        ({"state": np.zeros(2 * CELLS, np.int64)[::2]}, DonationError, "not contiguous"),
+        ({"state": np.zeros(2 * CELLS, np.int64)[::2]}, DonationError, "not C-contiguous"),
+        ({"state": [0] * CELLS}, DonationError, "is a list"),
     ],
 )
-def test_run_steps_refuses_arrays_that_cannot_serve(mixing, change, error, message):
-    program, added = mixing(), np.zeros(10, np.int64)
-    state = change.get("state", np.zeros(CELLS, np.int64))
-    totals = change.get("totals", np.zeros(10, np.int64))
+def test_a_run_refuses_arrays_that_cannot_serve(mixing, change, error, message):
+    state, added = change.get("state", np.zeros(CELLS, np.int64)), np.zeros(10, np.int64)
+    given = [state, added[0] if change.get("steps") == -1 else added]
     with pytest.raises(error, match=message):
-        program.run_steps(
-            [state, added], change.get("steps", 10), change.get("strides", [0, 8]), [None, totals], [0, 8]
-        )
+        mixing().run(given, change.get("steps", 10), change.get("sliced", (1,)))
 
 
-def test_run_steps_refuses_results_that_overlap_arguments(mixing):
-    shared = np.zeros(10, np.int64)
-    with pytest.raises(DonationError, match="share memory"):
-        mixing().run_steps([np.zeros(CELLS, np.int64), shared], 5, [0, 8], [None, shared], [0, 8])
+def test_a_run_refuses_donated_memory_that_overlaps_arguments(mixing):
+    shared = np.zeros(CELLS + 5, np.int64)
+    with pytest.raises(DonationError, match="argument 0 and argument 1 share memory"):
+        mixing().run([shared[:CELLS], shared[CELLS - 1 :][:5]], 5, (1,))
+
+
+def test_a_run_gives_the_results_of_its_steps(mixing):
+    state, added = np.arange(CELLS), np.arange(10) * 7
+    expected, expected_totals = mixing_reference(state, added)
+    (final, totals), done = mixing().run([state, added], 10, (1,))
+    assert final is state and done == 10
+    np.testing.assert_array_equal(final, expected)
+    np.testing.assert_array_equal(totals, expected_totals)
 
 
 def test_no_steps_do_nothing(mixing):
@@ -270,8 +268,8 @@ def test_watched_result_that_is_not_finite_ends_the_run(name, bad, threads):
     f.do(f"store {kind} {f.value(f'load {kind}, ptr {x}, align 4')}, ptr {y}, align 4")
     program = Program(
         load(module.text(), Processor.host()),
-        arguments=[ArgumentSpec(dtype, ())],
-        results=[ResultSpec(dtype, ())],
+        arguments=[Type(dtype, ())],
+        results=[Type(dtype, ())],
         regions=[RegionSpec("copy")],
         watch_result=0,
     )
@@ -280,10 +278,10 @@ def test_watched_result_that_is_not_finite_ends_the_run(name, bad, threads):
     losses[41] = bad
     for _ in range(3):
         out[:] = 0
-        assert program.run_steps([losses], 100, [dtype.itemsize], [out], [dtype.itemsize]) == 42
+        assert program.run_steps([losses, out], 100, [dtype.itemsize] * 2) == 42
         np.testing.assert_array_equal(out[:42], losses[:42])
         np.testing.assert_array_equal(out[42:], 0)
-        assert program.run_steps([losses], 40, [dtype.itemsize], [out], [dtype.itemsize]) == 40
+        assert program.run_steps([losses, out], 40, [dtype.itemsize] * 2) == 40
     np.testing.assert_array_equal(program(bad)[0], bad)  # a single call hands over what it got
 
 
@@ -319,7 +317,7 @@ def test_failure_in_a_run_of_steps(scaling, threads):
     batches[17, 2, 1] = -4
     for _ in range(20):
         with pytest.raises(KeyError, match="token -4"):
-            program.run_steps([batches], 50, [X.nbytes], [out], [X.nbytes])
+            program.run_steps([batches, out], 50, [X.nbytes] * 2)
         assert program.steps_done == 17
         np.testing.assert_array_equal(out[:17], 2 * batches[:17])
         np.testing.assert_array_equal(out[17:], 0)
@@ -345,7 +343,7 @@ def test_interrupt_stops_between_two_steps(mixing, threads):
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(KeyboardInterrupt):
-            program.run_steps([state, added], steps, [0, 0], [None, total], [0, 0])
+            program.run_steps([state, added, state, total], steps, [0] * 4)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
@@ -363,8 +361,8 @@ def test_interrupt_stops_a_long_step_that_writes_nothing_in_place(scaling_code, 
     set_num_threads(threads)
     program = Program(
         scaling_code,
-        arguments=[ArgumentSpec(np.dtype(np.float32), (8, 4))],
-        results=[ResultSpec(np.dtype(np.float32), (8, 4))],
+        arguments=[Type(np.dtype(np.float32), (8, 4))],
+        results=[Type(np.dtype(np.float32), (8, 4))],
         regions=[RepeatSpec(2**30, [RegionSpec("scale", 8)])],
         constants=[np.float32([2.0])],
     )
@@ -380,7 +378,7 @@ def test_interrupt_stops_a_long_step_that_writes_nothing_in_place(scaling_code, 
             signal.setitimer(signal.ITIMER_REAL, 0.03)
             with pytest.raises(KeyboardInterrupt):
                 if way == "steps":
-                    program.run_steps([X], 1, [0], [out], [0])
+                    program.run_steps([X, out], 1, [0, 0])
                 else:
                     (program.entry if way == "entry" else program)(X)
             assert program.steps_done == 0
@@ -403,8 +401,9 @@ def test_interrupt_stops_a_long_region_between_two_chunks(threads):
     f.do(f"store i64 1, ptr {emit_pointer(f, slots.result(1))}, align 8")
     program = Program(
         load(module.text(), Processor.host()),
-        arguments=[ArgumentSpec(np.dtype(np.int64), (), donated_to=1)],
-        results=[ResultSpec(np.dtype(np.int64), (chunks,)), ResultSpec(np.dtype(np.int64), ())],
+        arguments=[Type(np.dtype(np.int64), ())],
+        results=[Type(np.dtype(np.int64), (chunks,)), Type(np.dtype(np.int64), ())],
+        donated={1: 0},
         regions=[RegionSpec("count", chunks, writes=False), RegionSpec("update")],
     )
     machine().pool.start()
@@ -413,7 +412,7 @@ def test_interrupt_stops_a_long_region_between_two_chunks(threads):
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.03)
         with pytest.raises(KeyboardInterrupt):
-            program.run_steps([donated], 1, [0], [out, None], [0, 0])
+            program.run_steps([donated, out, donated], 1, [0] * 3)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
@@ -522,18 +521,15 @@ def test_descriptions_that_make_no_sense(scaling_code):
             scaling_code,
             arguments=arguments,
             results=results,
+            donated={0: 0} if arguments else {},
             regions=[RegionSpec("scale")],
             watch_result=watch,
         )
 
-    with pytest.raises(ValueError, match="donated to result 1 of 1"):
-        make([ArgumentSpec(float32, (), 1)], [ResultSpec(float32, ())])
     with pytest.raises(ValueError, match="cannot become result"):
-        make([ArgumentSpec(float32, (), 0)], [ResultSpec(float64, ())])
-    with pytest.raises(ValueError, match="two arguments"):
-        make([ArgumentSpec(float32, (), 0)] * 2, [ResultSpec(float32, ())])
+        make([Type(float32, ())], [Type(float64, ())])
     with pytest.raises(ValueError, match="watched result"):
-        make([], [ResultSpec(np.dtype(np.int32), ())], watch=0)
+        make([], [Type(np.dtype(np.int32), ())], watch=0)
     with pytest.raises(KeyError, match="absent"):
         Program(scaling_code, arguments=[], results=[], regions=[RegionSpec("absent")])
     with pytest.raises(ValueError, match="repeated"):

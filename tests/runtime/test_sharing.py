@@ -30,7 +30,7 @@ def trial():
 
     def end(program, times, steps=ROW_NANOSECONDS):
         instance, most = program._instances[0], max(times)
-        word = instance._word
+        word = instance.word
         begun = {
             "MOST": most,
             "THREADS": most,
@@ -106,12 +106,11 @@ def test_parts_go_on_where_the_last_ended(mixing, threads, cost):
     state, added = np.arange(37), np.arange(1000) * 7
     reference = mixing(cost=0.0)
     expected, wanted = state.copy(), np.zeros(1000, np.int64)
-    reference.run_steps([expected, added], 1000, [0, 8], [None, wanted], [0, 8])
+    reference.run_steps([expected, added, expected, wanted], 1000, [0, 8, 0, 8])
     totals = np.zeros(1000, np.int64)
     for start, stop in ((0, 600), (600, 603), (603, 1000)):
-        done = program.run_steps(
-            [state, added[start:stop]], stop - start, [0, 8], [None, totals[start:stop]], [0, 8]
-        )
+        arrays = [state, added[start:stop], state, totals[start:stop]]
+        done = program.run_steps(arrays, stop - start, [0, 8, 0, 8])
         assert done == stop - start
     np.testing.assert_array_equal(totals, wanted)
     np.testing.assert_array_equal(state, expected)
@@ -123,7 +122,7 @@ def test_parts_go_on_where_the_last_ended(mixing, threads, cost):
 
 def test_trials_are_made_of_steps_that_are_neither_unknown_nor_long(mixing):
     for cost, tried in ((SHORT, True), (2.0 * LONGEST_TRIED, False), (float("inf"), False)):
-        word = mixing(cost=cost)._instances[0]._word("STEP_NANOSECONDS")
+        word = mixing(cost=cost)._instances[0].word("STEP_NANOSECONDS")
         assert (word > 0) is tried
 
 

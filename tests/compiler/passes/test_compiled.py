@@ -12,7 +12,7 @@ import pullback as pb
 from pullback.compiler.build import build
 from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.runtime.engine import load
-from pullback.compiler.runtime.program import ArgumentSpec, Program, ResultSpec
+from pullback.compiler.runtime.program import Program
 from pullback.compiler.target import Processor
 from pullback.graph import Graph, Node, constant
 from pullback.interpreter import evaluate
@@ -23,8 +23,8 @@ def compiled(graph: Graph, passes: Sequence[Pass]) -> Program:
     built = build(graph, {}, processor, passes)
     return Program(
         load(built.emitted.text, processor),
-        arguments=[ArgumentSpec(variable.dtype, variable.shape) for variable in graph.inputs],
-        results=[ResultSpec(node.dtype, node.shape) for node in graph.outputs],
+        arguments=[variable.type for variable in graph.inputs],
+        results=[node.type for node in graph.outputs],
         regions=built.emitted.regions,
         arena_bytes=built.plan.arena_bytes,
         scratch_bytes=built.emitted.scratch_bytes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from pullback.compiler.jit.request import Request
 from pullback.compiler.jit.retraces import note_one_size
 from pullback.compiler.legalise.padded import with_capacity
 from pullback.compiler.programs.requested import Requested
-from pullback.compiler.runtime.arguments import check_overlap, conform
+from pullback.compiler.runtime.arguments import conform
 from pullback.compiler.runtime.program import Program
 from pullback.graph import Type
 from pullback.graph.named import NamedSize
@@ -65,12 +65,9 @@ class Sized(NamedTuple):
         """
         fronts = [()] * len(leaves) if fronts is None else fronts
         named = [k for k, places in enumerate(self.call.leaves) if places]
-        if any(program.arguments[k].donated_to is not None for k in named):
-            specs = [
-                replace(spec, shape=(*front, *type.shape))
-                for spec, type, front in zip(program.arguments, self.call.types, fronts)
-            ]
-            check_overlap(specs, conform(specs, leaves))
+        if any(k in program.donated.values() for k in named):
+            types = [type.with_shape((*front, *type.shape)) for type, front in zip(self.call.types, fronts)]
+            conform(types, program.donated.values(), leaves)
         found = list(leaves)
         for k in named:
             found[k] = padded(leaves[k], self.instance.types[k], fronts[k])
@@ -78,8 +75,9 @@ class Sized(NamedTuple):
 
     def write_back(self, given: Sequence[Any], leaves: Sequence[Any], program: Program) -> None:
         """Update donated ``leaves`` in place that the program was ``given`` with padding."""
-        for leaf, made, spec in zip(leaves, given, program.arguments):
-            if spec.donated_to is not None and made is not leaf:
+        for k in program.donated.values():
+            leaf, made = leaves[k], given[k]
+            if made is not leaf:
                 leaf[...] = made[tuple(map(slice, leaf.shape))]
 
     def results(
@@ -89,7 +87,7 @@ class Sized(NamedTuple):
 
         What a run keeps of each step has ``front`` further axes.
         """
-        taken = program.aliased
+        taken = program.donated
         return [
             leaves[taken[k]] if k in taken else cut(result, cuts, self.call.sizes, front)
             for k, (result, cuts) in enumerate(zip(results, self.instance.slices))

@@ -257,29 +257,22 @@ class Compiled(_CalledAtOnce[P, R]):
         special, sized = self._fitting_types(tuple(types), structure)
         program = special.executable.program
         if not special.carried:
-            returned = [Type(spec.dtype, spec.shape) for spec in program.results]
             raise TreeError(
                 "run_steps: the donated arguments must be the first results, in the same order and structure; "
-                + self._requested.uncarried(structure, special.types, special.out_structure, returned)
+                + self._requested.uncarried(structure, special.types, special.out_structure, program.results)
             )
         if sized is not None:
             passed = sized.arguments(arrays, program, [(steps,) if cut else () for cut in slices])
-            slices += [False] * (len(passed) - len(arrays))
         else:
             passed = arrays
-        values = [
-            np.ascontiguousarray(a, spec.dtype) if spec.donated_to is None else a
-            for a, spec in zip(passed, program.arguments)
-        ]
-        sizes = [a[:1].nbytes if cut else 0 for a, cut in zip(values, slices)]
+        sliced_leaves = frozenset(k for k, cut in enumerate(slices) if cut)
         try:
-            final, done = program.run(values, steps, sizes, (steps,))
+            final, done = program.run(passed, steps, sliced_leaves)
         finally:
             if sized is not None:
-                sized.write_back(values, arrays, program)
+                sized.write_back(passed, arrays, program)
         if sized is not None:
             return (special.out_structure.unflatten(sized.results(final, arrays, program, 1)), done), None
-        sliced_leaves = frozenset(k for k, cut in enumerate(slices) if cut)
         return (special.out_structure.unflatten(final), done), special.signature(sliced_leaves)
 
     @shows_users_frames

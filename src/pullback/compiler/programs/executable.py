@@ -28,7 +28,7 @@ from pullback.compiler.runtime.engine import Loaded, assembly, rest
 from pullback.compiler.runtime.layout import TURN_SHIFT
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.program import Program, working_bytes, working_threads
-from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
+from pullback.compiler.runtime.specs import Failure, RegionSpec, RepeatSpec
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
@@ -335,7 +335,6 @@ def _program(
     watch_result: int | None,
 ) -> Program:
     """The program of ``graph`` with the arguments and results of ``whole``, which may be complex."""
-    target = {argument: result for result, argument in donated.items()}
     nodes = every_node(graph)
     constants = [_constant(nodes, found) for found in metadata["constants"]]
     lines, functions = list(check_sites(nodes)), list(host_functions(nodes))
@@ -354,8 +353,9 @@ def _program(
 
     return Program(
         code,
-        arguments=[ArgumentSpec(v.dtype, v.shape, target.get(k)) for k, v in enumerate(whole.inputs)],
-        results=[ResultSpec(node.dtype, node.shape) for node in whole.outputs],
+        arguments=[variable.type for variable in whole.inputs],
+        results=[node.type for node in whole.outputs],
+        donated=donated,
         regions=[_read_step(row) for row in metadata["regions"]],
         arena_bytes=metadata["arena_bytes"],
         scratch_bytes=metadata["scratch_bytes"],

@@ -42,14 +42,15 @@ region starts, and the call raises that exception.
 **Making and calling a program.**
 
     code = load(text, Processor.host(), key=..., cache=default_cache())  # from the cache, or compiled
-    program = Program(code, arguments=[ArgumentSpec(np.dtype("float32"), (3,), donated_to=None)],
-                      results=[ResultSpec(np.dtype("float32"), (3,))], regions=[RegionSpec("scale", 1)],
+    program = Program(code, arguments=[Type(np.dtype("float32"), (3,))], results=[Type(np.dtype("float32"), (3,))],
+                      donated={}, regions=[RegionSpec("scale", 1)],
                       arena_bytes=0, scratch_bytes=0, constants=[], cost=100.0, saving=-200.0,
                       watch_result=None, explain=None, calls=[])
     program(x)                      # a tuple of NumPy arrays; converts what it can, otherwise a clear error
     program.entry(x)                # the compiled function: a tuple, or NotImplemented: use program(...)
     signature = program.signature(trees)                # trees of arguments, for make_function(…, [signature], last)
-    program.run_steps(arrays, steps, argument_strides, results, result_strides)     # steps done
+    program.run(arrays, steps, sliced)                  # the results of many steps, and how many were done
+    program.run_steps(arrays, steps, strides)           # the same in arrays of the caller's: steps done
 
 ``cost`` is the estimated time of one step on one thread in nanoseconds: short runs are the caller's
 alone and keep the interpreter lock. ``saving`` is by how much two threads are faster at a step: where

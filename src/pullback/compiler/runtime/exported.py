@@ -26,9 +26,10 @@ from pullback.compiler.llvm.subnormals import switched
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.specs import ArraySpec, RegionSpec, RepeatSpec
+from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
 from pullback.compiler.target import LINE_BYTES
 from pullback.errors import AddressError
+from pullback.graph import Type
 
 if TYPE_CHECKING:
     from pullback.compiler.runtime.program import Program
@@ -133,7 +134,7 @@ class CFunction:
 
 
 def _refuse(program: Program, name: str) -> None:
-    if program.aliased:
+    if program.donated:
         raise AddressError(
             f"{name} has donated arguments, and a C function does not say whose memory is whose: leave out "
             "donate_argnums"
@@ -181,7 +182,7 @@ def _returned(program: Program, form: str) -> _Kind:
     return _INT if form == "pointers" else _kind(program.results[0])
 
 
-def _kind(spec: ArraySpec) -> _Kind:
+def _kind(spec: Type) -> _Kind:
     return _KINDS[spec.dtype.name]
 
 
@@ -247,7 +248,7 @@ def _text(program: Program, form: str, calls: int) -> str:
     return module.text()
 
 
-def _argument(f: Function, form: str, number: int, spec: ArraySpec) -> str:
+def _argument(f: Function, form: str, number: int, spec: Type) -> str:
     """Where an argument lies in memory; a number that came by value is put there."""
     if form == "packed":
         return f.value(f"getelementptr double, ptr {f['x']}, i64 {number}")

@@ -11,8 +11,8 @@
 >>> f.do(f"store double {f.value(f'fadd double {value}, {value}')}, ptr {y}, align 8")
 >>> program = Program(
 ...     load(module.text(), Processor.host()),
-...     arguments=[ArgumentSpec(np.dtype("float64"), ())],
-...     results=[ResultSpec(np.dtype("float64"), ())],
+...     arguments=[Type(np.dtype("float64"), ())],
+...     results=[Type(np.dtype("float64"), ())],
 ...     regions=[RegionSpec("double_one")],
 ... )
 >>> program(np.array(21.0))
@@ -22,36 +22,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.runtime import layout
-from pullback.compiler.runtime.arguments import as_many, check_overlap, conform, run_address
+from pullback.compiler.runtime.arguments import conform
 from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.memory import MappedMemory
 from pullback.compiler.runtime.signature import Signature, Trees, flat
-from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
+from pullback.compiler.runtime.specs import Failure, RegionSpec, RepeatSpec
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import APART_BYTES, LINE_BYTES, Processor
 from pullback.compiler.target.runs import LONGEST_TRIED, RELEASED_RUN, SHARED_RUN
 from pullback.errors import IndexRangeError
+from pullback.graph import Type
 
-__all__ = [
-    "ArgumentSpec",
-    "Failure",
-    "Program",
-    "RegionSpec",
-    "RepeatSpec",
-    "ResultSpec",
-    "working_bytes",
-    "working_threads",
-]
+__all__ = ["Failure", "Program", "RegionSpec", "RepeatSpec", "working_bytes", "working_threads"]
 
 _HUGE_PAGE = 2 << 20
 
@@ -63,6 +55,7 @@ EVER = 1 << 62
 class Program:
     """Loaded machine code that is called with NumPy arrays.
 
+    ``donated`` has the argument that each result takes over the memory of, by number; all other results are new.
     ``regions`` is the schedule (see the package's description of region functions); ``arena_bytes``
     and ``scratch_bytes`` the memory that region functions use; ``constants`` arrays that they read;
     ``cost`` the estimated nanoseconds of one step on one thread, ``saving`` those that a second
@@ -76,8 +69,9 @@ class Program:
 
     code: Loaded
     _: KW_ONLY
-    arguments: Sequence[ArgumentSpec]
-    results: Sequence[ResultSpec]
+    arguments: Sequence[Type]
+    results: Sequence[Type]
+    donated: Mapping[int, int] = field(default_factory=dict)
     regions: Sequence[RegionSpec | RepeatSpec]
     arena_bytes: int = 0
     scratch_bytes: int = 0
@@ -90,31 +84,21 @@ class Program:
 
     def __post_init__(self) -> None:
         self.constants = tuple(np.ascontiguousarray(constant) for constant in self.constants)
+        self.overwritten = frozenset(self.donated.values())
         self.steps_done = 0
         self._release_from = steps_from(RELEASED_RUN, self.cost)
-        self.aliased = {
-            spec.donated_to: index for index, spec in enumerate(self.arguments) if spec.donated_to is not None
-        }
         self._check()
         self._instances = [_Instance(self)]
         #: The compiled function: a tuple of arrays, or ``NotImplemented`` where ``program(...)`` has to help.
         self.entry: Callable[..., Any] = self._instances[0].function
 
     def _check(self) -> None:
-        for target, index in self.aliased.items():
-            argument = self.arguments[index]
-            if not 0 <= target < len(self.results):
-                raise ValueError(f"argument {index} is donated to result {target} of {len(self.results)}")
-            result = self.results[target]
+        for target, index in self.donated.items():
+            argument, result = self.arguments[index], self.results[target]
             if (argument.dtype, argument.shape) != (result.dtype, result.shape):
                 raise ValueError(f"argument {index} {argument} cannot become result {target} {result}")
-        donated = sum(argument.donated_to is not None for argument in self.arguments)
-        if donated != len(self.aliased):
-            raise ValueError("two arguments are donated to one result")
-        if self.watch_result is not None and self.results[self.watch_result].dtype.str[1:] not in (
-            "f4",
-            "f8",
-        ):
+        watched = None if self.watch_result is None else self.results[self.watch_result].dtype.str[1:]
+        if watched not in (None, "f4", "f8"):
             raise ValueError(f"watched result {self.watch_result} is not float32 or float64")
 
     def __call__(self, *arrays: Any) -> tuple[NDArray[Any], ...]:
@@ -130,45 +114,47 @@ class Program:
 
     def with_copies(self, arrays: Sequence[Any]) -> list[Any]:
         """The arguments of a call, with copies of those that it overwrites."""
-        donated = self.aliased.values()
-        return [np.array(array) if k in donated else array for k, array in enumerate(arrays)]
+        return [np.array(array) if k in self.overwritten else array for k, array in enumerate(arrays)]
 
     def _call_helped(self, arrays: Sequence[Any]) -> tuple[NDArray[Any], ...]:
-        prepared = conform(self.arguments, arrays)
+        prepared = conform(self.arguments, self.overwritten, arrays)
         machine().pool.start()
         for instance in tuple(self._instances):
             outcome = instance.function(*prepared)
             if outcome is not NotImplemented:
                 return outcome  # type: ignore[no-any-return]
-        results, _ = self.run(prepared, 1, [0] * len(prepared))
+        results, _ = self.run(prepared)
         return tuple(results)
 
     def run(
-        self, arrays: Sequence[Any], steps: int, strides: Sequence[int], front: tuple[int, ...] = ()
+        self, arrays: Sequence[Any], steps: int = 1, sliced: Collection[int] | None = None
     ) -> tuple[list[NDArray[Any]], int]:
-        """The results of ``run_steps``, new ones with axes ``front`` of steps, and how many steps were done."""
-        made = [
-            None if index in self.aliased else np.empty((*front, *spec.shape), spec.dtype)
-            for index, spec in enumerate(self.results)
+        """The results of many steps, or of one, and how many were done.
+
+        Arguments with the numbers ``sliced`` have a first axis of steps, and then all results have one that are not
+        carried. Takes and refuses what a call does.
+        """
+        count = len(self.arguments)
+        cut = [k in (sliced or ()) for k in range(count)]
+        cut += [sliced is not None and k not in self.donated for k in range(len(self.results))]
+        types = [*self.arguments, *self.results]
+        strides = [type.nbytes if is_cut else 0 for type, is_cut in zip(types, cut)]
+        types = [
+            type.with_shape((steps, *type.shape)) if is_cut else type for type, is_cut in zip(types, cut)
         ]
-        sizes = [0 if array is None else spec.nbytes for array, spec in zip(made, self.results)]
-        done = self.run_steps(arrays, steps, strides, made, sizes)
-        return [arrays[self.aliased[k]] if array is None else array for k, array in enumerate(made)], done
+        given = conform(types[:count], self.overwritten, arrays)
+        made = [
+            given[self.donated[k]] if k in self.donated else np.empty(type.shape, type.dtype)
+            for k, type in enumerate(types[count:])
+        ]
+        return made, self.run_steps([*given, *made], steps, strides)
 
-    def run_steps(
-        self,
-        arrays: Sequence[NDArray[Any]],
-        steps: int,
-        argument_strides: Sequence[int],
-        results: Sequence[NDArray[Any] | None],
-        result_strides: Sequence[int],
-    ) -> int:
-        """Run many steps in one call and return how many were done.
+    def run_steps(self, arrays: Sequence[NDArray[Any]], steps: int, strides: Sequence[int]) -> int:
+        """Run many steps in one call, on arguments and in results as they are, and return how many were done.
 
-        In step ``s`` argument ``i`` is what lies ``s * argument_strides[i]`` bytes after the start
-        of ``arrays[i]``, and so for the results; a stride of 0 gives every step the same memory.
-        Donated arguments carry their values from step to step and have the stride 0; their results
-        are None. Arrays are C-contiguous and hold all steps.
+        In step ``s`` an argument or a result is what lies ``s`` strides, of so many bytes, after the start of its
+        array; a stride of 0 gives every step the same memory. Donated arguments carry their values from step to step
+        and have the stride 0; their results are the same arrays. Arrays are C-contiguous and hold all steps.
 
         A run ends early after a step whose watched result is not finite (that step counts as done),
         with an exception if the code recorded a failure or a signal handler raised, such as
@@ -176,41 +162,19 @@ class Program:
         """
         if steps < 0:
             raise ValueError(f"run_steps of {steps} steps")
-        addresses = [
-            run_address(
-                f"argument {index}",
-                spec,
-                array,
-                steps=steps,
-                stride=stride,
-                written=spec.donated_to is not None,
-            )
-            for index, (spec, array, stride) in enumerate(
-                zip(self.arguments, as_many("argument", arrays, self.arguments), argument_strides)
-            )
-        ]
-        outputs = as_many("result", results, self.results)
-        for index, (spec, array, stride) in enumerate(zip(self.results, outputs, result_strides)):
-            if index in self.aliased:
-                addresses.append(addresses[self.aliased[index]])
-            else:
-                addresses.append(
-                    run_address(f"result {index}", spec, array, steps=steps, stride=stride, written=True)
-                )
-        written = [array for array in outputs if array is not None]
-        check_overlap(self.arguments, arrays, written)
         if steps >= self._share_from():
             machine().pool.start()
         share = layout.USE_POOL if steps >= self._share_from() else 0
         release = layout.RELEASE_LOCK if steps >= self._release_from else 0
         instance = self._taken_instance()
-        done = 0
         try:
-            instance.point(addresses, [*argument_strides, *result_strides])
-            instance.run(steps, share | release)
+            for slot, (array, stride) in enumerate(zip(arrays, strides), start=1):
+                instance.point_slot(slot, array.ctypes.data, stride)
+            if machine().run(instance.context, instance.pool, steps, share | release) == layout.STATUS_FAILED:
+                instance.failed()
         finally:
-            done = self.steps_done = instance.steps_done()
-            instance.give()
+            done = self.steps_done = instance.word("STEPS_DONE")  # another thread's call may change it
+            machine().give(instance.context)
         return done
 
     def signature(
@@ -242,7 +206,7 @@ class Program:
     def _taken_instance(self) -> _Instance:
         while True:
             for instance in tuple(self._instances):
-                if instance.take():
+                if machine().take(instance.context) == 0:
                     return instance
             self._instances.append(_Instance(self))  # no lock: a fork must not find one taken
 
@@ -328,40 +292,21 @@ class _Instance:
             "ASK": machine().ask_address,
         }
         self._memory.write(self.context, layout.CONTEXT, values)
-        self._point_slot(slots.arena, self._arena.address, 0)
+        self.point_slot(slots.arena, self._arena.address, 0)
         for index, constant in enumerate(program.constants):
-            self._point_slot(slots.constant(index), constant.ctypes.data, 0)
+            self.point_slot(slots.constant(index), constant.ctypes.data, 0)
 
-    def _point_slot(self, slot: int, address: int, stride: int) -> None:
+    def point_slot(self, slot: int, address: int, stride: int) -> None:
         at = self.context + layout.slot_offset(slot)
         self._memory.set_word(at, address)
         self._memory.set_word(at + 8, stride)
 
-    def take(self) -> bool:
-        """Make this memory the caller's own; false if another call is in it."""
-        return bool(machine().take(self.context) == 0)
-
-    def give(self) -> None:
-        machine().give(self.context)
-
-    def point(self, addresses: Sequence[int], strides: Sequence[int]) -> None:
-        """Fill the slots of arguments and results."""
-        for slot, (address, stride) in enumerate(zip(addresses, strides), start=1):
-            self._point_slot(slot, address, stride)
-
-    def run(self, steps: int, flags: int) -> None:
-        """Run the driver; raises what a failure or a signal handler says."""
-        if machine().run(self.context, self.pool, steps, flags) == layout.STATUS_FAILED:
-            self.failed()
-
-    def steps_done(self) -> int:
-        return self._word("STEPS_DONE")
-
-    def _word(self, name: str) -> int:
+    def word(self, name: str) -> int:
+        """A field of the context."""
         return self._memory.word(self.context + layout.CONTEXT[name])
 
     def _raise_failure(self) -> None:
-        words = map(self._word, ("FAILURE_CODE", "FAILURE_POSITION", "FAILURE_VALUE", "STEPS_DONE"))
+        words = map(self.word, ("FAILURE_CODE", "FAILURE_POSITION", "FAILURE_VALUE", "STEPS_DONE"))
         raise (self.program.explain or _explain)(Failure(*words))
 
 
@@ -374,7 +319,7 @@ def _flatten(program: Program) -> tuple[list[dict[str, int]], int]:
         nonlocal visits, open
         visits = max(visits, trips)
         for item in items:
-            open = open and not (program.aliased and _writes(item))
+            open = open and not (program.donated and _writes(item))
             if isinstance(item, RegionSpec):
                 entries.append(
                     {

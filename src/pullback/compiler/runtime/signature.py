@@ -25,7 +25,7 @@ from pullback.compiler.runtime.reading import (
     WRITEABLE,
     numpy_scalar,
 )
-from pullback.compiler.runtime.specs import ArgumentSpec, ArraySpec, ResultSpec
+from pullback.graph import Type
 
 __all__ = ["DESCRIPTOR", "Signature", "Trees", "flat", "numpy_function"]
 
@@ -139,7 +139,7 @@ class Signature:
             "INT_TYPE": id(int),
             "BOOL_TYPE": id(bool),
             "TRUE": id(True),
-            "DONATED": len(program.aliased),
+            "DONATED": len(program.donated),
             "SPECS": given.start,
             "RESULT_SPECS": made.start,
             "TAKEN": write_node(memory, trees.taken, given),
@@ -149,8 +149,8 @@ class Signature:
         }
         memory.write(self.address, DESCRIPTOR, values)
 
-    def _argument(self, number: int, spec: ArgumentSpec) -> dict[str, int]:
-        donated = spec.donated_to is not None
+    def _argument(self, number: int, spec: Type) -> dict[str, int]:
+        donated = number in self.owner.program.donated.values()
         weak = None if self.weak is None else self.weak[number]
         sliced = self.sliced is not None and number in self.sliced
         single = not donated and not spec.shape and not sliced
@@ -164,8 +164,8 @@ class Signature:
             "DONATED": int(donated),
         }
 
-    def _result(self, number: int, spec: ResultSpec) -> dict[str, int]:
-        alias = self.owner.program.aliased.get(number, -1)
+    def _result(self, number: int, spec: Type) -> dict[str, int]:
+        alias = self.owner.program.donated.get(number, -1)
         storage, scalar = 0, None
         if number in self.scalars:
             storage = self._memory.reserve(_STORAGE_BYTES, _STORAGE_BYTES)
@@ -177,7 +177,7 @@ class Signature:
             "ALLOCATE": 0 if scalar is None else _type_slot(scalar, _TP_ALLOC),
         }
 
-    def _array(self, spec: ArraySpec, sliced: bool, scalar: type | None) -> dict[str, int]:
+    def _array(self, spec: Type, sliced: bool, scalar: type | None) -> dict[str, int]:
         """What the records of arguments and of results say of the array, or of the NumPy scalar in its place."""
         shape = (0, *spec.shape) if sliced else spec.shape
         return {

@@ -1,41 +1,13 @@
-"""What describes a program to the runtime: its arguments, results and schedule, as plain data."""
+"""What describes a program to the runtime beside the types of its arguments and results: the schedule, as data."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 
-__all__ = ["ArgumentSpec", "ArraySpec", "Failure", "RegionSpec", "RepeatSpec", "ResultSpec"]
-
-
-@dataclass(frozen=True)
-class ArraySpec:
-    """An argument or a result."""
-
-    dtype: np.dtype[np.generic]
-    shape: tuple[int, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of its elements."""
-        return self.dtype.itemsize * math.prod(self.shape)
-
-
-@dataclass(frozen=True)
-class ArgumentSpec(ArraySpec):
-    """An argument; ``donated_to`` is the result that takes over its memory, if one does."""
-
-    donated_to: int | None = None
-
-
-@dataclass(frozen=True)
-class ResultSpec(ArraySpec):
-    """A result; it is a new array unless an argument is donated to it."""
+__all__ = ["Failure", "RegionSpec", "RepeatSpec"]
 
 
 @dataclass(frozen=True)
