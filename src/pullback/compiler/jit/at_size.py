@@ -28,7 +28,18 @@ from typing import Any
 import numpy as np
 
 from pullback.control.custom import without_rules
-from pullback.graph import Constant, Graph, Node, Operation, TupleType, Type, Variable
+from pullback.graph import (
+    Constant,
+    Graph,
+    Node,
+    Operation,
+    TupleType,
+    Type,
+    Variable,
+    regions,
+    substitute,
+    topological,
+)
 from pullback.graph.named import NO_END, NamedSize, multiple, named_sizes
 from pullback.graph.values import evaluated
 
@@ -44,234 +55,148 @@ _CAPTURED: dict[str, Callable[[Operation], slice]] = {
 belong to the region and what is computed of a size is handed to it."""
 _NO_VALUE = frozenset({*_CAPTURED, "host_call"})
 
+_Pairs = list[tuple[Node, Node]]
+
 
 def unlike_at(graph: Graph, sizes: Sequence[NamedSize], numbers: Sequence[int], other: Graph) -> Node | None:
     """A node of ``graph`` that is another one in ``other``, where ``sizes`` are ``numbers``; None if none is."""
     with named_sizes(sizes):
-        return _Pair(sizes, numbers).unlike(without_rules(graph), without_rules(other))
+        graph, other = without_rules(graph), without_rules(other)
+        return _Comparison(sizes, numbers, graph.inputs, other.inputs).unlike(graph.outputs, other.outputs)
 
 
-class _Scope:
-    """A graph whose variables stand for nodes of the scope around it, or for themselves."""
-
-    def __init__(self, graph: Graph, around: _Scope | None, at: _Sizes) -> None:
-        self.graph, self.around, self.at = graph, around, at
-        self.aliases: dict[int, Node] = {}
-        self.tokens: dict[int, Any] = {}
-        self.values: dict[int, Any] = {}
-        self._known: set[int] | None = None
-
-    def resolved(self, node: Node) -> tuple[Node, _Scope]:
-        """What a node stands for, and where that is."""
-        scope = self
-        while id(node) in scope.aliases:
-            assert scope.around is not None
-            node, scope = scope.aliases[id(node)], scope.around
-        return node, scope
-
-    def is_known(self, node: Node) -> bool:
-        """Whether a node's value follows from the sizes."""
-        node, scope = self.resolved(node)
-        if scope._known is None:
-            scope._known = set()
-            for each in scope.graph.nodes():
-                if scope._follows(each):
-                    scope._known.add(id(each))
-        return id(node) in scope._known or scope._follows(node)
-
-    def _follows(self, node: Node) -> bool:
-        if isinstance(node, Constant):
-            return True
-        if isinstance(node, Variable):
-            return self.is_known(node) if id(node) in self.aliases else id(node) in self.at.variables
-        assert self._known is not None
-        plain = isinstance(node, Operation) and node.operator.name not in _NO_VALUE
-        return plain and all(id(child) in self._known for child in node.inputs)
-
-    def value(self, node: Node) -> Any:
-        """The value of a node that is known."""
-        node, scope = self.resolved(node)
-        stack = [node]
-        while stack:
-            each = stack[-1]
-            waiting = [child for child in each.inputs if id(child) not in scope.values]
-            if id(each) in scope.values or not waiting:
-                if id(each) not in scope.values:
-                    scope.values[id(each)] = scope._computed(each)
-                stack.pop()
-            else:
-                stack += waiting
-        return scope.values[id(node)]
-
-    def _computed(self, node: Node) -> Any:
-        if isinstance(node, Constant):
-            return node.value
-        if isinstance(node, Variable):
-            if id(node) in self.aliases:
-                return self.value(node)
-            return np.asarray(self.at.variables[id(node)], node.dtype)
-        assert isinstance(node, Operation)
-        attributes = {key: self.at.number(value) for key, value in node.attributes.items()}
-        with np.errstate(all="ignore"):
-            given = [self.values[id(child)] for child in node.inputs]
-            return evaluated(node.operator, given, attributes, self.at.type(node.type), node.source)
-
-
-class _Sizes:
-    """What stand-ins and size variables are at certain sizes; nothing, in a graph that has none."""
+class _Side:
+    """What nodes of a graph are at certain sizes; as they are, in a graph that has none."""
 
     def __init__(self, sizes: Sequence[NamedSize] = (), numbers: Sequence[int] = ()) -> None:
-        self.variables = {id(size.variable): number for size, number in zip(sizes, numbers)}
         self._extents = {size.stand_in: number for size, number in zip(sizes, numbers)}
+        self._values: dict[Node, Any] = {
+            size.variable: np.asarray(number, size.variable.dtype) for size, number in zip(sizes, numbers)
+        }
 
     def number(self, value: Any) -> Any:
-        """An attribute at these sizes."""
-        if not self._extents or isinstance(value, Graph):
-            return value
-        if type(value) is int:
+        """An attribute."""
+        if type(value) is int and self._extents:
             found = None if value == NO_END else multiple(value)
             return value if found is None else found.times * self._extents[found.size.stand_in] + found.beside
+        if type(value) is str:
+            return re.sub(r"\d{15,}", lambda digits: str(self.number(int(digits[0]))), value)
         return tuple(map(self.number, value)) if type(value) is tuple else value
 
     def type(self, given: Type) -> Type:
-        """A type at these sizes."""
-        if not self._extents:
-            return given
         if isinstance(given, TupleType):
             return TupleType.of([self.type(each) for each in given.types])
-        return given.with_shape(tuple(map(self.number, given.shape)))
+        return given.with_shape(self.number(given.shape))
+
+    def value(self, node: Node) -> Any:
+        """The value of a node; None where it does not follow from the sizes alone."""
+        order = topological([node], self._values.__contains__)
+        for each in order:
+            if isinstance(each, Operation):
+                if each.operator.name in _NO_VALUE:
+                    return None
+            elif not isinstance(each, Constant) and each not in self._values:
+                return None
+        for each in order:
+            if isinstance(each, Constant):
+                self._values[each] = each.value
+            elif isinstance(each, Operation) and each not in self._values:
+                given = [self._values[child] for child in each.inputs]
+                attributes = {key: self.number(value) for key, value in each.attributes.items()}
+                with np.errstate(all="ignore"):
+                    made = evaluated(each.operator, given, attributes, self.type(each.type), each.source)
+                self._values[each] = made
+        return self._values[node]
 
 
-class _Unlike(Exception):
-    """Two nodes differ."""
-
-
-class _Pair:
+class _Comparison:
     """Two graphs, compared pair by pair from their results on."""
 
-    def __init__(self, sizes: Sequence[NamedSize], numbers: Sequence[int]) -> None:
-        self.at, self.as_it_is = _Sizes(sizes, numbers), _Sizes()
+    def __init__(
+        self,
+        sizes: Sequence[NamedSize],
+        numbers: Sequence[int],
+        inputs: Sequence[Variable],
+        others: Sequence[Variable],
+    ) -> None:
+        self._at, self._as_it_is = _Side(sizes, numbers), _Side()
+        self._partners: dict[Node, Node] = dict(zip(inputs, others, strict=True))
 
-    def unlike(self, graph: Graph, other: Graph) -> Node | None:
-        one, two = _Scope(graph, None, self.at), _Scope(other, None, self.as_it_is)
-        for number, (mine, theirs) in enumerate(zip(graph.inputs, other.inputs, strict=True)):
-            one.tokens[id(mine)] = two.tokens[id(theirs)] = number
-        try:
-            self._all(graph.outputs, one, other.outputs, two)
-        except _Unlike as error:
-            (node,) = error.args
-            return node  # type: ignore[no-any-return]
+    def unlike(self, outputs: Sequence[Node], others: Sequence[Node]) -> Node | None:
+        """The first node found that is another one; that there are as many results is for the caller to see."""
+        stack, met = list(zip(outputs, others)), set[tuple[Node, Node]]()
+        while stack:
+            pair = stack.pop()
+            if pair not in met:
+                met.add(pair)
+                inside = self._alike(*pair)
+                if inside is None:
+                    return pair[0]
+                stack += inside
         return None
 
-    def _all(self, nodes: Sequence[Node], one: _Scope, others: Sequence[Node], two: _Scope) -> None:
-        if len(nodes) != len(others):
-            raise _Unlike(nodes[0] if nodes else one.graph.outputs[0])
-        stack = [(a, one, b, two) for a, b in zip(nodes, others)]
-        met: set[tuple[int, ...]] = set()
-        while stack:
-            a, mine, b, theirs = stack.pop()
-            a, mine = mine.resolved(a)
-            b, theirs = theirs.resolved(b)
-            key = id(a), id(mine), id(b), id(theirs)
-            if key not in met:
-                met.add(key)
-                stack += self._alike(a, mine, b, theirs)
+    def _alike(self, a: Node, b: Node) -> _Pairs | None:
+        """What is left to compare of two nodes; None where they differ."""
+        if _told(self._at.type(a.type)) != _told(b.type):
+            return None
+        if isinstance(a, Operation) and isinstance(b, Operation) and a.operator is b.operator:
+            inside = self._inside(a, b)
+            if inside is not None:
+                return inside
+        if self._partners.get(a) is b:
+            return []
+        one = self._at.value(a)
+        two = None if one is None else self._as_it_is.value(b)
+        return [] if two is not None and np.asarray(one).tobytes() == np.asarray(two).tobytes() else None
 
-    def _alike(self, a: Node, one: _Scope, b: Node, two: _Scope) -> list[tuple[Node, _Scope, Node, _Scope]]:
-        """The inputs that are left to compare."""
-        if not self._types_alike(a.type, b.type):
-            raise _Unlike(a)
-        both = isinstance(a, Operation) and isinstance(b, Operation)
-        if both and a.operator is b.operator and len(a.attributes) == len(b.attributes):  # type: ignore[attr-defined]
-            found = self._operations_alike(a, one, b, two)  # type: ignore[arg-type]
-            if found is not None:
-                return found
-        if one.is_known(a) and two.is_known(b):
-            if _same_values(one.value(a), two.value(b)):
-                return []
-        elif isinstance(a, Variable) and isinstance(b, Variable):
-            token = one.tokens.get(id(a))
-            if token is not None and token == two.tokens.get(id(b)):
-                return []
-        raise _Unlike(a)
-
-    def _operations_alike(
-        self, a: Operation, one: _Scope, b: Operation, two: _Scope
-    ) -> list[tuple[Node, _Scope, Node, _Scope]] | None:
-        """The inputs that are left to compare; None where attributes differ."""
+    def _inside(self, a: Operation, b: Operation) -> _Pairs | None:
+        """The inputs and the results of regions that must be alike; None where the operations differ."""
         captured = _CAPTURED.get(a.operator.name)
-        graphs = []
-        for key, value in a.attributes.items():
-            if captured is not None and key == "consts":
-                continue
-            pairs = _graphs(value, b.attributes[key])
-            if pairs is None:
-                if _shown(value, self.at) != _shown(b.attributes[key], self.as_it_is):
-                    return None
-            elif captured is None:
-                return None
-            else:
-                graphs += pairs
-        if captured is None:
-            if len(a.inputs) != len(b.inputs):
-                return None
-            return [(x, one, y, two) for x, y in zip(a.inputs, b.inputs)]
-        lefts, rights = (
-            [k not in range(*captured(n).indices(len(n.inputs))) for k in range(len(n.inputs))]
+        if _shown(a, self._at) != _shown(b, self._as_it_is) or (captured is None and regions(a)):
+            return None
+        own, owned = (
+            [
+                captured is None or k not in range(*captured(n).indices(len(n.inputs)))
+                for k in range(len(n.inputs))
+            ]
             for n in (a, b)
         )
-        inputs = [x for x, own in zip(a.inputs, lefts) if own], [y for y, own in zip(b.inputs, rights) if own]
-        if len(inputs[0]) != len(inputs[1]):
+        mine, theirs = (
+            [x for x, is_own in zip(n.inputs, kept) if is_own] for n, kept in ((a, own), (b, owned))
+        )
+        if len(mine) != len(theirs):
             return None
-        for mine, theirs in graphs:
-            inner, others = _Scope(mine, one, self.at), _Scope(theirs, two, self.as_it_is)
-            self._bind(inner, a, lefts)
-            self._bind(others, b, rights)
-            self._all(mine.outputs, inner, theirs.outputs, others)
-        return [(x, one, y, two) for x, y in zip(*inputs)]
-
-    def _bind(self, scope: _Scope, node: Operation, own: Sequence[bool]) -> None:
-        """Say what the variables of a region stand for."""
-        first = len(node.inputs) - len(scope.graph.inputs)
-        count = 0
-        for variable, given, is_own in zip(scope.graph.inputs, node.inputs[first:], own[first:]):
-            if is_own:
-                scope.tokens[id(variable)] = count
-                count += 1
-            else:
-                scope.aliases[id(variable)] = given
-
-    def _types_alike(self, one: Type, other: Type) -> bool:
-        if isinstance(one, TupleType) or isinstance(other, TupleType):
-            return (
-                isinstance(one, TupleType)
-                and isinstance(other, TupleType)
-                and len(one.types) == len(other.types)
-                and all(map(self._types_alike, one.types, other.types))
-            )
-        return one.dtype == other.dtype and self.at.type(one).shape == other.shape
+        pairs = list(zip(mine, theirs))
+        for region, other in zip(regions(a), regions(b)):
+            variables, outputs = _opened(region, a, own)
+            partners, others = _opened(other, b, owned)
+            self._partners.update(zip(variables, partners))
+            pairs += zip(outputs, others)
+        return pairs
 
 
-def _shown(value: Any, at: _Sizes) -> Any:
-    """An attribute as it is compared."""
-    if type(value) is float and math.isnan(value):
-        return "nan"
-    if type(value) is str:
-        return re.sub(r"\d{15,}", lambda n: str(at.number(int(n[0]))), value)
-    if type(value) is tuple:
-        return tuple([_shown(each, at) for each in value])
-    return at.number(value)
+def _opened(region: Graph, node: Operation, own: Sequence[bool]) -> tuple[list[Variable], tuple[Node, ...]]:
+    """The results of a region of what its operation is given, and new variables for its own inputs."""
+    first = len(node.inputs) - len(region.inputs)
+    new = [Variable(v.type) for v, is_own in zip(region.inputs, own[first:]) if is_own]
+    variables = iter(new)
+    inside = [next(variables) if is_own else x for x, is_own in zip(node.inputs[first:], own[first:])]
+    return new, substitute(region.outputs, dict(zip(region.inputs, inside)))
 
 
-def _graphs(one: Any, other: Any) -> list[tuple[Graph, Graph]] | None:
-    """Pairs of graphs that two attributes hold, if they are such."""
-    if isinstance(one, Graph) and isinstance(other, Graph):
-        return [(one, other)]
-    if type(one) is tuple and one and all(isinstance(each, Graph) for each in one):
-        return None if type(other) is not tuple or len(one) != len(other) else list(zip(one, other))
-    return None
+def _told(type: Type) -> list[tuple[np.dtype, tuple[int, ...]]]:
+    return [(each.dtype, each.shape) for each in (type.types if isinstance(type, TupleType) else [type])]
 
 
-def _same_values(one: Any, other: Any) -> bool:
-    one, other = np.asarray(one), np.asarray(other)
-    return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
+def _shown(node: Operation, side: _Side) -> dict[str, Any]:
+    """The attributes of an operation as they are compared, without graphs and how many inputs these share."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Graph):
+            return Graph
+        if type(value) is float and math.isnan(value):
+            return "nan"
+        return tuple(map(plain, value)) if type(value) is tuple else value
+
+    shared = {"consts"} if node.operator.name in _CAPTURED else set()
+    return {key: plain(side.number(value)) for key, value in node.attributes.items() if key not in shared}
