@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.runtime import cache as cache_module
 from pullback.compiler.runtime.cache import Cache, default_cache
-from pullback.compiler.runtime.engine import load
 from pullback.compiler.target import Processor
 from pullback.errors import CacheError
 from pullback.files import create_temporary
+from pullback.tracing.trace import trace
 
 HOST = Processor.host()
 TEXT = "define i64 @twice(i64 %x) {\n  %y = add i64 %x, %x\n  ret i64 %y\n}"
@@ -103,19 +104,21 @@ def test_another_entrys_file_under_this_name_is_no_entry(cache):
     assert cache.load("b", HOST) is None
 
 
-def test_damaged_code_is_compiled_again(cache):
-    assert not load(TEXT, HOST, cache=cache).cached
-    assert load(TEXT, HOST, cache=cache).cached
-    entry_file(cache).write_bytes(b"\x7fELF and then nothing")
-    assert not load(TEXT, HOST, cache=cache).cached
-    again = load(TEXT, HOST, cache=cache)
-    assert again.cached and again.address("twice")
+def test_damaged_code_is_compiled_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("PULLBACK_CACHE", str(tmp_path / "code"))
+    graph = trace(lambda x: 2 * x, np.ones(3)).graph
+    assert not make_executable(graph, {}).program.code.cached
+    assert make_executable(graph, {}).program.code.cached
+    for file in (tmp_path / "code").iterdir():
+        file.write_bytes(b"\x7fELF and then nothing")
+    assert not make_executable(graph, {}).program.code.cached
+    again = make_executable(graph, {}).program
+    assert again.code.cached and again(np.ones(3))[0].tolist() == [2.0] * 3
 
 
-def test_key_stands_for_the_text(cache):
-    assert not load(TEXT, HOST, key="twice 1", cache=cache).cached
-    assert load(TEXT + "\n; another comment", HOST, key="twice 1", cache=cache).cached
-    assert not load(TEXT, HOST, key="twice 2", cache=cache).cached
+def test_nothing_is_kept_under_no_key(cache):
+    cache.store(None, HOST, b"code", {})
+    assert cache.load(None, HOST) is None and not [*cache.folder.iterdir()]
 
 
 @posix
@@ -337,7 +340,9 @@ def test_processes_share_a_cache_that_is_too_small_for_them(tmp_path):
 
 def test_where_the_default_cache_is(monkeypatch, tmp_path):
     monkeypatch.setenv("PULLBACK_CACHE", "off")
-    assert default_cache() is None
+    assert default_cache().folder is None
+    default_cache().store("a", HOST, b"code", {})
+    assert default_cache().load("a", HOST) is None
     monkeypatch.setenv("PULLBACK_CACHE", str(tmp_path / "own"))
     assert default_cache().folder == tmp_path / "own"
     monkeypatch.delenv("PULLBACK_CACHE")

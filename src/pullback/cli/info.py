@@ -37,7 +37,6 @@ def _facts() -> dict[str, str]:
     from pullback.compiler.target import Processor, usable_cores
 
     processor = Processor.host()
-    cache = default_cache()
     packages = ("numpy", "llvmlite", "rich", "safetensors", "scikit-learn", "matplotlib")
     return {
         "pullback": __version__,
@@ -46,7 +45,7 @@ def _facts() -> dict[str, str]:
         "processor": f"{processor.name} ({processor.architecture})",
         "vectors": f"{8 * processor.vector_bytes} bits, {processor.vector_registers} registers",
         "threads": f"{get_num_threads()} of {usable_cores()} cores",
-        "code cache": "off" if cache is None else str(cache.folder),
+        "code cache": str(default_cache().folder or "off"),
     }
 
 

@@ -161,14 +161,11 @@ def make_executable(
     graph = with_parts(without_rules(graph))  # rules matter to derivatives alone
     graph = with_factors(graph)
     graph = with_host_calls(graph)  # a program from the cache is told what it calls
-    cache = default_cache()
-    if cache is not None:
-        cache.learn_processor()
     processor = processor or _this_processor()
     if flush_subnormals:
         processor = replace(processor, flush_subnormals=True)
-    key = graph_key(graph, offered) if cache is not None else None
-    entry = cache.load(key, processor) if cache is not None and key is not None else None
+    key = graph_key(graph, offered)
+    entry = default_cache().load(key, processor)
     if entry is not None:
         metadata = entry.metadata
         ends = [0, *itertools.accumulate(metadata["objects"])]
@@ -189,8 +186,7 @@ def make_executable(
             built = _builder().build(graph, offered, processor, watch=seen, ready=ready)
             objects = compilation.objects(tell)
         metadata = {**_metadata(graph, built), "objects": [len(data) for data in objects]}
-        if cache is not None and key is not None:
-            cache.store(key, processor, b"".join(objects), metadata)
+        default_cache().store(key, processor, b"".join(objects), metadata)
     code = Loaded(objects, processor, cached=entry is not None)
     program = _program(graph, whole, offered, code, metadata, watch_result)
     rest()
@@ -199,6 +195,7 @@ def make_executable(
 
 def _this_processor() -> Processor:
     """The processor of this process, with the threads that programs may run on now, unless a description says."""
+    default_cache().learn_processor()
     host = Processor.host()
     return host if host.threads else replace(host, threads=get_num_threads())
 
@@ -222,9 +219,6 @@ class BudgetDecisions:
     """What was decided for a program and a budget of memory, in the code cache: it need not be planned again."""
 
     def __init__(self, budget: int) -> None:
-        cache = default_cache()
-        if cache is not None:
-            cache.learn_processor()
         self.processor = _this_processor()
         self.kind = f"budget {budget} for {working_threads(self.processor)} threads"
 
@@ -234,15 +228,12 @@ class BudgetDecisions:
 
     def load(self, made: Requested) -> Mapping[str, Any] | None:
         """The decision, as JSON, for the program of what its scans say by themselves, if it is known."""
-        cache, key = default_cache(), self._key(made)
-        entry = None if cache is None or key is None else cache.load(key, self.processor)
+        entry = default_cache().load(self._key(made), self.processor)
         return None if entry is None else entry.metadata
 
     def store(self, made: Requested, decision: Mapping[str, Any]) -> None:
         """Keep the decision for that."""
-        cache, key = default_cache(), self._key(made)
-        if cache is not None and key is not None:
-            cache.store(key, self.processor, b"", dict(decision))
+        default_cache().store(self._key(made), self.processor, b"", decision)
 
 
 def _metadata(graph: Graph, built: Built) -> dict[str, Any]:

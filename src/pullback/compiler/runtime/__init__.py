@@ -41,7 +41,7 @@ region starts, and the call raises that exception.
 
 **Making and calling a program.**
 
-    code = load(text, Processor.host(), key=..., cache=default_cache())  # from the cache, or compiled
+    code = load(text, Processor.host())
     program = Program(code, arguments=[Type(np.dtype("float32"), (3,))], results=[Type(np.dtype("float32"), (3,))],
                       donated={}, regions=[RegionSpec("scale", 1)],
                       arena_bytes=0, scratch_bytes=0, constants=[], cost=100.0, saving=-200.0,

@@ -64,7 +64,7 @@ class Cache:
 
     The folder is made on first use, for its user alone. ``load`` and ``store`` raise ``CacheError``
     if it belongs to another user or if others may write to it, because what it holds is run as
-    machine code.
+    machine code. Without a folder nothing is kept, and nothing is under the key None.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -75,24 +75,24 @@ class Cache:
     (b'object code', {'regions': 2})
     """
 
-    def __init__(self, folder: Path, limit_bytes: int = _LIMIT_BYTES) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: Path | None, limit_bytes: int = _LIMIT_BYTES) -> None:
+        self.folder = folder
         self.limit_bytes = limit_bytes
         self._stores = 0
 
-    def load(self, key: str, processor: Processor) -> Entry | None:
+    def load(self, key: str | None, processor: Processor) -> Entry | None:
         """The entry stored under ``key`` for this processor and these library versions, if it is whole."""
-        if package_digest() is None:
-            return None
         with self._opened() as folder:
-            return None if folder is None else folder.read(_digest(key, processor), self.limit_bytes)
+            if folder is None or key is None or package_digest() is None:
+                return None
+            return folder.read(_digest(key, processor), self.limit_bytes)
 
-    def store(self, key: str, processor: Processor, object_bytes: bytes, metadata: dict[str, Any]) -> None:
+    def store(
+        self, key: str | None, processor: Processor, object_bytes: bytes, metadata: Mapping[str, Any]
+    ) -> None:
         """Keep an entry; without permission or space, or of a compiler edited meanwhile, nothing happens."""
-        if not unchanged():
-            return
         with self._opened() as folder:
-            if folder is not None:
+            if folder is not None and key is not None and unchanged():
                 self._write(folder, _digest(key, processor), object_bytes, metadata)
 
     def learn_processor(self) -> None:
@@ -101,13 +101,13 @@ class Cache:
         LLVM describes it, and takes longer to load than a program from the cache.
         """
         machine = None if told() else machine_identity()
-        package = package_digest()
-        if machine is None or package is None:
+        if machine is None:
             return
-        digest = hashlib.sha256("\0".join((package, _llvm_files(), machine)).encode()).digest()
         with self._opened() as folder:
-            if folder is None:
+            package = None if folder is None else package_digest()
+            if folder is None or package is None:
                 return
+            digest = hashlib.sha256("\0".join((package, _llvm_files(), machine)).encode()).digest()
             entry = folder.read(digest, self.limit_bytes)
             if entry is not None:
                 tell(entry.metadata)
@@ -127,18 +127,16 @@ class Cache:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[_Folder | None]:
         """The folder, if it can be used; ``CacheError`` if it must not be trusted."""
-        handle = None
+        folder = handle = None
         try:
-            try:
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if _BY_HANDLE:
-                    handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                state = os.stat(self.folder if handle is None else handle)
-            except OSError:
-                yield None
-                return
-            self._check(state)
-            yield _Folder(self.folder, handle)
+            with contextlib.suppress(OSError):
+                if self.folder is not None:
+                    self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    if _BY_HANDLE:
+                        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    self._check(os.stat(self.folder if handle is None else handle))
+                    folder = _Folder(self.folder, handle)
+            yield folder
         finally:
             if handle is not None:
                 os.close(handle)
@@ -242,25 +240,26 @@ def _file_name(digest: bytes) -> str:
     return f"{digest.hex()}{_SUFFIX}"
 
 
-def default_cache() -> Cache | None:
+def default_cache() -> Cache:
     """The user's cache: ``$PULLBACK_CACHE``, ``$XDG_CACHE_HOME/pullback/code`` or ``~/.cache/pullback/code``.
 
-    None if ``PULLBACK_CACHE`` is ``off`` or ``0``, or if there is no home folder.
+    It has no folder if ``PULLBACK_CACHE`` is ``off`` or ``0``, or if there is no home folder.
     """
+    return _cache_in(_default_folder())
+
+
+def _default_folder() -> Path | None:
     chosen = os.environ.get("PULLBACK_CACHE", "")
-    if chosen.lower() in ("off", "0"):
-        return None
     if chosen:
-        return _cache_in(Path(chosen))
+        return None if chosen.lower() in ("off", "0") else Path(chosen)
     try:
-        shared = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
+        return Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache") / "pullback" / "code"
     except RuntimeError:
         return None
-    return _cache_in(Path(shared) / "pullback" / "code")
 
 
 @functools.cache
-def _cache_in(folder: Path) -> Cache:
+def _cache_in(folder: Path | None) -> Cache:
     """The one cache of a folder, which counts what is stored there."""
     return Cache(folder)
 

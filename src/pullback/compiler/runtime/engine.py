@@ -25,15 +25,12 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pullback.compiler.runtime.linking import link
 from pullback.compiler.runtime.pages import give_back_pages
 from pullback.compiler.target import Processor, told_by_llvm
 from pullback.undisturbed import undisturbed
-
-if TYPE_CHECKING:
-    from pullback.compiler.runtime.cache import Cache
 
 __all__ = ["Loaded", "add_symbols", "assembly", "compile_object", "llvm_version", "load", "rest"]
 
@@ -225,20 +222,6 @@ class Loaded:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
-def load(
-    text: str | Callable[[], str], processor: Processor, key: str | None = None, cache: Cache | None = None
-) -> Loaded:
-    """Compile ``text`` and load it, or load what the cache has under ``key``.
-
-    The key must say everything that the text depends on; the cache adds versions, processor and the library's files by
-    itself. Without ``key`` the text is its own key; a function is called for it only where it is needed.
-    """
-    written = text() if key is None and callable(text) else text
-    name = key if key is not None else str(written)
-    entry = cache.load(name, processor) if cache is not None else None
-    if entry is not None:
-        return Loaded([entry.object_bytes], processor, cached=True)
-    data = compile_object(written() if callable(written) else written, processor)
-    if cache is not None:
-        cache.store(name, processor, data, {})
-    return Loaded([data], processor)
+def load(text: str, processor: Processor) -> Loaded:
+    """Compile ``text`` and load it."""
+    return Loaded([compile_object(text, processor)], processor)

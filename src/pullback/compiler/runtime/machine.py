@@ -7,7 +7,7 @@ import sys
 import threading
 
 from pullback.compiler.runtime.cache import default_cache
-from pullback.compiler.runtime.engine import add_symbols, load
+from pullback.compiler.runtime.engine import Loaded, add_symbols, compile_object
 from pullback.compiler.runtime.handwritten import PYTHON_FUNCTIONS, machine_text
 from pullback.compiler.runtime.reading import HEAD, array_layout_holds
 from pullback.compiler.runtime.recycling import Recycler
@@ -31,7 +31,13 @@ class Machine:
             }
         )
         key = f"machine code of all programs, Python {sys.version_info[:2]}, objects from {HEAD}"
-        code = load(lambda: machine_text(processor.architecture), processor, key, default_cache())
+        entry = default_cache().load(key, processor)
+        if entry is None:
+            data = compile_object(machine_text(processor.architecture), processor)
+            default_cache().store(key, processor, data, {})
+        else:
+            data = entry.object_bytes
+        code = Loaded([data], processor)
         code.make_immortal()
         self.code = code
         self.pool = Pool(code)
