@@ -30,8 +30,6 @@ class Built:
     schedule: tuple[Step, ...]
     plan: MemoryPlan
     constants: tuple[np.ndarray, ...]
-    donated: Mapping[int, int]
-    """The argument that each result took over, by the result's number."""
     nanoseconds: float
     """Estimated time of a step on one thread."""
     saving: float
@@ -55,7 +53,7 @@ def build(
     cost = estimated(planned.steps, processor)
     overwriting = {planned.results[result] for result in donated}
     emitted = emit_program(planned, overwriting, ready)
-    return Built(emitted, planned.steps, planned.memory, planned.constants, donated, *cost)
+    return Built(emitted, planned.steps, planned.memory, planned.constants, *cost)
 
 
 def estimated(steps: Sequence[Step], target: Processor) -> tuple[float, float]:

@@ -86,8 +86,8 @@ def test_what_was_decided_once_is_not_searched_again(tmp_path: Any, monkeypatch:
 def test_what_is_counted_is_what_the_program_has() -> None:
     compiled = pb.jit(pb.grad(loss))
     compiled(W, XS)
-    leaves, structure = pb.flatten(((W, XS), {}))
-    (instance,) = compiled._fitting(leaves, structure)[0].executable.program._instances
+    _, special, _ = compiled._specialised((W, XS), {})
+    (instance,) = special.executable.program._instances
     held = sum(memory._end - memory.address for memory in (instance._arena, instance._scratch))
     assert compiled.memory_bytes(W, XS) == held
 

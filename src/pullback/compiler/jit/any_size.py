@@ -12,7 +12,6 @@ from pullback.compiler.jit.at_size import unlike_at
 from pullback.compiler.jit.named import (
     NamedCall,
     NamedShapes,
-    Places,
     Slices,
     capacity,
     cut,
@@ -39,8 +38,6 @@ class Instance:
 
     types: tuple[Type, ...]
     """Of the arguments as the program has them."""
-    leaves: tuple[Places, ...]
-    """Of each of them its named axes."""
     requested: Requested
     slices: Slices
     least: int
@@ -65,58 +62,58 @@ class Sized(NamedTuple):
         """
         fronts = [()] * len(leaves) if fronts is None else fronts
         named = [k for k, places in enumerate(self.call.leaves) if places]
-        if any(k in program.donated.values() for k in named):
+        if any(k in program.overwritten for k in named):
             types = [type.with_shape((*front, *type.shape)) for type, front in zip(self.call.types, fronts)]
-            conform(types, program.donated.values(), leaves)
+            conform(types, program.overwritten, leaves)
         found = list(leaves)
         for k in named:
             found[k] = padded(leaves[k], self.instance.types[k], fronts[k])
         return [*found, *[np.array(size) for size in self.call.sizes]]
 
-    def write_back(self, given: Sequence[Any], leaves: Sequence[Any], program: Program) -> None:
-        """Update donated ``leaves`` in place that the program was ``given`` with padding."""
-        for k in program.donated.values():
-            leaf, made = leaves[k], given[k]
-            if made is not leaf:
-                leaf[...] = made[tuple(map(slice, leaf.shape))]
+    def run(
+        self,
+        leaves: Sequence[Any],
+        program: Program,
+        call: Callable[[Sequence[Any]], tuple[Sequence[Any], int]],
+        fronts: Sequence[tuple[int, ...]] | None = None,
+    ) -> tuple[list[Any], int]:
+        """What ``call`` gives of the arguments, results and how many steps were done, without padding.
 
-    def results(
-        self, results: Sequence[Any], leaves: Sequence[Any], program: Program, front: int = 0
-    ) -> list[Any]:
-        """What the program has given, without padding, or the donated ``leaves`` that it was written to.
-
-        What a run keeps of each step has ``front`` further axes.
+        Donated ``leaves`` are updated in place. What a run keeps of each step has a further axis in front.
         """
-        taken = program.donated
-        return [
-            leaves[taken[k]] if k in taken else cut(result, cuts, self.call.sizes, front)
-            for k, (result, cuts) in enumerate(zip(results, self.instance.slices))
+        passed, donated = self.arguments(leaves, program, fronts), program.donated
+        try:
+            results, done = call(passed)
+        finally:
+            for k in program.overwritten:
+                if passed[k] is not leaves[k]:
+                    leaves[k][...] = passed[k][tuple(map(slice, leaves[k].shape))]
+        front = 0 if fronts is None else 1
+        made = [
+            leaves[donated[k]] if k in donated else cut(results[k], cuts, self.call.sizes, front)
+            for k, cuts in enumerate(self.instance.slices)
         ]
+        return made, done
 
-    def again(self, request: Request) -> Requested:
+    def again(self) -> Requested:
         """What is to be compiled, traced anew: for decisions that a trace is made with."""
         extents = tuple(map(capacity, self.call.sizes))
-        traced = self.owner.trace(self.structure, self.call, request)
+        traced = self.owner.trace(self.structure, self.call)
         return self.owner.made(self.call, extents, *traced).requested
 
 
 class AnySize:
-    """The traces and instances of one function; ``request(structure, types)`` traces it for some types."""
+    """The traces and instances of one function."""
 
-    def __init__(self, function: Callable[..., Any], shapes: Mapping[str, Sequence[Any]]) -> None:
-        self.shapes = NamedShapes(function, shapes)
-        self._name = getattr(function, "__name__", "function")
+    def __init__(self, request: Request, shapes: Mapping[str, Sequence[Any]]) -> None:
+        self.shapes = NamedShapes(request.function, shapes)
+        self._request = request
         self._traced: dict[Any, tuple[Requested, list[NamedSize]]] = {}
         self._instances: dict[Any, Instance] = {}
         self._calls: dict[tuple[Structure, tuple[Type, ...]], Sized | None] = {}
         self._noted = False
 
-    def sized(
-        self,
-        structure: Structure,
-        types: tuple[Type, ...],
-        request: Request,
-    ) -> Sized | None:
+    def sized(self, structure: Structure, types: tuple[Type, ...]) -> Sized | None:
         """How a program for any size is called here; None where these sizes have one of their own.
 
         That is so for sizes that are too small, and those at which the function is another one: it is traced for each.
@@ -124,30 +121,25 @@ class AnySize:
         """
         key = structure, types
         if key not in self._calls:
-            self._calls[key] = self._sized(structure, types, request)
+            self._calls[key] = self._sized(structure, types)
         return self._calls[key]
 
-    def _sized(
-        self,
-        structure: Structure,
-        types: tuple[Type, ...],
-        request: Request,
-    ) -> Sized | None:
+    def _sized(self, structure: Structure, types: tuple[Type, ...]) -> Sized | None:
         call = self.shapes.call(structure, types)
         if not call.names:
             return None
         extents = tuple(map(capacity, call.sizes))
         key = structure, call.leaves, call.with_extents(extents)
         known = self._instances.get(key)
-        traced, sizes = self._for_all(structure, call, request)
+        traced, sizes = self._for_all(structure, call)
         if known is None:
             known = self._instances[key] = self.made(call, extents, traced, sizes)
         if min(call.sizes) < known.least:
             return None
-        here = request(structure, types)
+        here = self._request(structure, types)
         unlike = unlike_at(traced.graph, sizes, call.sizes, here.graph)
         if unlike is not None or here != traced._replace(graph=here.graph):
-            note_one_size(self._name, call.names, call.sizes, unlike, warn=not self._noted)
+            note_one_size(self._request.name, call.names, call.sizes, unlike, warn=not self._noted)
             self._noted = True
             return None
         return Sized(self, structure, known, call)
@@ -161,21 +153,17 @@ class AnySize:
         instance = with_capacity(traced.graph, sizes, extents, zeroed)
         requested = traced._replace(graph=instance.graph)
         slices = slices_of(traced.graph, sizes)
-        return Instance(call.with_extents(extents), call.leaves, requested, slices, instance.least)
+        return Instance(call.with_extents(extents), requested, slices, instance.least)
 
-    def _for_all(
-        self, structure: Structure, call: NamedCall, request: Request
-    ) -> tuple[Requested, list[NamedSize]]:
+    def _for_all(self, structure: Structure, call: NamedCall) -> tuple[Requested, list[NamedSize]]:
         """The function traced for every size."""
         key = structure, call.leaves, call.with_extents((0,) * len(call.sizes))
         if key not in self._traced:
-            self._traced[key] = self.trace(structure, call, request)
+            self._traced[key] = self.trace(structure, call)
         return self._traced[key]
 
-    def trace(
-        self, structure: Structure, call: NamedCall, request: Request
-    ) -> tuple[Requested, list[NamedSize]]:
+    def trace(self, structure: Structure, call: NamedCall) -> tuple[Requested, list[NamedSize]]:
         """The function traced for stand-ins of the sizes, and these."""
         sizes = call.stand_ins()
         with sizes_known(sizes):
-            return request(structure, call.with_extents([size.stand_in for size in sizes])), sizes
+            return self._request(structure, call.with_extents([size.stand_in for size in sizes])), sizes

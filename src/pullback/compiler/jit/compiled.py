@@ -21,7 +21,7 @@ from pullback.compiler.jit.parameters import (
 from pullback.compiler.jit.request import ClosesOver, Request
 from pullback.compiler.jit.retraces import note_retrace
 from pullback.compiler.jit.specialised import Latest, Specialised
-from pullback.compiler.programs.budget import budget_bytes, described, within
+from pullback.compiler.programs.budget import budget_bytes, within
 from pullback.compiler.programs.executable import Report, make_executable
 from pullback.compiler.programs.nans import explain_nan, has_nan
 from pullback.compiler.programs.requested import Requested
@@ -30,7 +30,7 @@ from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.objects import CallableObject, called_directly, set_entry
 from pullback.compiler.runtime.signature import Signature
 from pullback.control.compiled import MOST_DERIVED
-from pullback.control.schedules import Levels, without_segments
+from pullback.control.schedules import without_segments
 from pullback.errors import DonationError, NamedAxisError, ShapeError, TreeError
 from pullback.graph import Node, Type
 from pullback.graph.node import kind_of
@@ -77,26 +77,25 @@ class Compiled(_CalledAtOnce[P, R]):
     ) -> None:
         check_function("jit", function)
         self.function = function
-        self._any_size = None if shapes is None else AnySize(function, shapes)
         self.flush_subnormals = flush_subnormals
         self.check_nan = check_nan
         self.max_traces = most_traces(max_traces)
         self.memory = None if memory is None else budget_bytes(memory)
         positional = count_positional(function, donate_argnums, static_argnums)
-        self.donate_argnums = argument_numbers("donate_argnums", donate_argnums, positional)
+        donated = argument_numbers("donate_argnums", donate_argnums, positional)
         self.static_argnames, named = named_arguments(function, static_argnames)
         self.static_argnums = tuple(
             dict.fromkeys([*argument_numbers("static_argnums", static_argnums, positional), *named])
         )
-        both = sorted({*self.donate_argnums} & {*self.static_argnums})
+        both = sorted({*donated} & {*self.static_argnums})
         if both:
             raise DonationError(
                 f"jit: argument {both[0]} is static and donated; a static value is part of the program and has "
                 "no memory to give: leave it out of donate_argnums or of static_argnums"
             )
-        self.watch = watch
         self.__name__ = getattr(function, "__name__", "function")
-        self._requested = Request(function, self.__name__, self.donate_argnums, watch)
+        self._requested = Request(function, self.__name__, donated, watch)
+        self._any_size = None if shapes is None else AnySize(self._requested, shapes)
         self._programs: dict[Any, Specialised] = {}
         self._inside = Inside(function, check_nan, flush_subnormals)
         self._transformed: dict[Any, Compiled[..., Any]] = {}
@@ -190,7 +189,7 @@ class Compiled(_CalledAtOnce[P, R]):
                 return self.function(*arguments, **keywords)
             return self._inside.call(leaves, structure, self._note)
         try:
-            special, sized = self._fitting(leaves, structure)
+            special, sized = self._fitting(tuple([leaf_type(leaf) for leaf in leaves]), structure)
         except ClosesOver as closure:
             if self._any_size is not None:
                 raise
@@ -254,26 +253,24 @@ class Compiled(_CalledAtOnce[P, R]):
                     f"run_steps of {steps} steps was given {kind}: sliced arrays need one row for each step"
                 )
             types.append(kind.with_shape(kind.shape[1:]) if cut else kind)
-        special, sized = self._fitting_types(tuple(types), structure)
+        special, sized = self._fitting(tuple(types), structure)
         program = special.executable.program
         if not special.carried:
             raise TreeError(
                 "run_steps: the donated arguments must be the first results, in the same order and structure; "
                 + self._requested.uncarried(structure, special.types, special.out_structure, program.results)
             )
-        if sized is not None:
-            passed = sized.arguments(arrays, program, [(steps,) if cut else () for cut in slices])
-        else:
-            passed = arrays
         sliced_leaves = frozenset(k for k, cut in enumerate(slices) if cut)
-        try:
-            final, done = program.run(passed, steps, sliced_leaves)
-        finally:
-            if sized is not None:
-                sized.write_back(passed, arrays, program)
-        if sized is not None:
-            return (special.out_structure.unflatten(sized.results(final, arrays, program, 1)), done), None
-        return (special.out_structure.unflatten(final), done), special.signature(sliced_leaves)
+
+        def run(passed: Sequence[Any]) -> tuple[list[Any], int]:
+            return program.run(passed, steps, sliced_leaves)
+
+        if sized is None:
+            final, done = run(arrays)
+        else:
+            final, done = sized.run(arrays, program, run, [(steps,) if cut else () for cut in slices])
+        signature = special.signature(sliced_leaves) if sized is None else None
+        return (special.out_structure.unflatten(final), done), signature
 
     @shows_users_frames
     def inspect(self, *arguments: Any, **keywords: Any) -> Report:
@@ -289,8 +286,7 @@ class Compiled(_CalledAtOnce[P, R]):
         >>> len(report.region_seconds)
         1
         """
-        leaves, structure = flatten(self._marked(arguments, keywords))
-        special, sized = self._fitting(leaves, structure)
+        leaves, special, sized = self._specialised(arguments, keywords)
         executable = special.executable
         return executable.report(leaves if sized is None else sized.arguments(leaves, executable.program))
 
@@ -303,10 +299,7 @@ class Compiled(_CalledAtOnce[P, R]):
         if sized is None:
             results: Sequence[Any] = program(*leaves)
         else:
-            passed = sized.arguments(leaves, program)
-            results = program(*passed)
-            sized.write_back(passed, leaves, program)
-            results = sized.results(results, leaves, program)
+            results, _ = sized.run(leaves, program, lambda passed: (program(*passed), 1))
         if self.check_nan and any(map(has_nan, results)):
             types = special.types if sized is None else sized.call.types
             with without_segments():
@@ -323,8 +316,7 @@ class Compiled(_CalledAtOnce[P, R]):
         >>> gradient.memory_bytes(np.ones((1000, 1000))) >= 8_000
         True
         """
-        leaves, structure = flatten(self._marked(arguments, keywords))
-        return self._fitting(leaves, structure)[0].executable.memory_bytes
+        return self._specialised(arguments, keywords)[1].executable.memory_bytes
 
     @property
     def address(self) -> int:
@@ -370,8 +362,7 @@ class Compiled(_CalledAtOnce[P, R]):
                 f"compiled for, as no size is given to them; make one for each size of the function itself, "
                 f"jit({self.__name__}).c_function(…) with an example of that size"
             )
-        leaves, structure = flatten(self._marked(arguments, keywords))
-        special, _ = self._fitting(leaves, structure)
+        _, special, _ = self._specialised(arguments, keywords)
         if not special.exported:
             special.exported.append(CFunction(special.executable.program, self.__name__))
         return special.exported[0]
@@ -386,18 +377,20 @@ class Compiled(_CalledAtOnce[P, R]):
             keywords = {name: Static(a) if name in names else a for name, a in keywords.items()}
         return tuple(arguments), keywords
 
-    def _fitting(self, leaves: Sequence[Any], structure: Structure) -> tuple[Specialised, Sized | None]:
-        """The program for these arguments; where it is one for any size, how it is called."""
-        return self._fitting_types(tuple([leaf_type(leaf) for leaf in leaves]), structure)
+    def _specialised(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[list[Any], Specialised, Sized | None]:
+        """The leaves of these arguments, and the program for them."""
+        leaves, structure = flatten(self._marked(arguments, keywords))
+        return leaves, *self._fitting(tuple(map(leaf_type, leaves)), structure)
 
-    def _fitting_types(
-        self, types: tuple[Type, ...], structure: Structure
-    ) -> tuple[Specialised, Sized | None]:
-        sized = None if self._any_size is None else self._any_size.sized(structure, types, self._requested)
+    def _fitting(self, types: tuple[Type, ...], structure: Structure) -> tuple[Specialised, Sized | None]:
+        """The program for such arguments; where it is one for any size, how it is called."""
+        sized = None if self._any_size is None else self._any_size.sized(structure, types)
         key: Any = structure, types
         if sized is not None:
             types = sized.instance.types
-            key = structure, (*types, sized.instance.leaves)
+            key = sized.instance
         known = self._programs.get(key)
         if known is None:
             self._note(structure, types)
@@ -412,30 +405,18 @@ class Compiled(_CalledAtOnce[P, R]):
 
     def _compile(self, structure: Structure, types: tuple[Type, ...], sized: Sized | None) -> Specialised:
         def request() -> Requested:
-            return self._requested(structure, types) if sized is None else sized.again(self._requested)
+            return self._requested(structure, types) if sized is None else sized.again()
 
         if self.memory is None:
             made, levels = request() if sized is None else sized.instance.requested, None
         else:
-            made, levels = self._within(self.memory, types, request)
+            given = sum(type.nbytes for type in types)
+            made, levels = within(self.memory, request, self.__name__, given)
         graph, offered = made.graph, made.offered
         watched = self._requested.watched(made.out_structure, graph.outputs)
         executable = make_executable(graph, offered, watched, levels, flush_subnormals=self.flush_subnormals)
         scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
         return Specialised(structure, types, made.out_structure, executable, scalars, made.carried)
-
-    def _within(
-        self, budget: int, types: tuple[Type, ...], request: Callable[[], Requested]
-    ) -> tuple[Requested, Levels]:
-        """A program that takes no more memory than the budget."""
-        given = sum(type.nbytes for type in types)
-        return within(
-            budget,
-            request,
-            self.__name__,
-            f" The arguments have {described(given)}, which is not counted. Give more memory, or fewer or smaller "
-            "examples.",
-        )
 
 
 def jit(

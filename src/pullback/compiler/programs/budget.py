@@ -14,8 +14,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from pullback.compiler.programs.executable import BudgetDecisions, Need, needed
+from pullback.compiler.programs.executable import Need, decided, needed
 from pullback.compiler.programs.requested import Requested
 from pullback.control.schedules import Found, Levels, most_levels
 from pullback.errors import MemoryBudgetError
@@ -79,6 +80,7 @@ class _Search:
     known: dict[object, _Candidate] = field(default_factory=dict)
 
     def of(self, chosen: Mapping[Found, int], step_bytes: float = 0.0) -> _Candidate:
+        chosen = {found: levels for found, levels in chosen.items() if levels}
         key = frozenset(chosen.items()), step_bytes
         if key not in self.known:
             levels = Levels(chosen, step_bytes)
@@ -88,27 +90,25 @@ class _Search:
         return self.known[key]
 
 
-def within(budget: int, trace: Callable[[], Requested], name: str, beside: str) -> tuple[Requested, Levels]:
+def within(budget: int, trace: Callable[[], Requested], name: str, given: int) -> tuple[Requested, Levels]:
     """What ``trace()`` gives with the fewest steps run again of those that need no more than the budget.
 
-    Raises ``MemoryBudgetError`` with the least that can be reached.
+    Raises ``MemoryBudgetError`` with the least that can be reached, which names the bytes ``given`` as arguments.
     """
-    search, decisions = _Search(trace), BudgetDecisions(budget)
+    search = _Search(trace)
     first = search.of({})
     scans = list(first.levels.met)
-    decided = decisions.load(first.traced)
-    if decided is None:
-        found = _searched(search, budget, scans, name, beside)
-        levels = found.levels
-        decided = {"levels": [levels.chosen.get(s, 0) for s in scans], "step_bytes": levels.step_bytes}
-        decisions.store(first.traced, decided)
-    else:
-        chosen = {s: n for s, n in zip(scans, decided["levels"], strict=True) if n}
-        found = search.of(chosen, decided["step_bytes"])
+
+    def decide() -> dict[str, Any]:
+        levels = _searched(search, budget, scans, name, given).levels
+        return {"levels": [levels.chosen.get(s, 0) for s in scans], "step_bytes": levels.step_bytes}
+
+    decision = decided(first.traced, budget, decide)
+    found = search.of(dict(zip(scans, decision["levels"], strict=True)), decision["step_bytes"])
     return found.traced, found.levels
 
 
-def _searched(search: _Search, budget: int, scans: Sequence[Found], name: str, beside: str) -> _Candidate:
+def _searched(search: _Search, budget: int, scans: Sequence[Found], name: str, given: int) -> _Candidate:
     first = least = search.of({})
     # Long segments first, which cost less; then those that take the least memory, for what a step seems to keep.
     kept = first.need.bytes / max(1, sum(found.trips for found in scans))
@@ -128,7 +128,8 @@ def _searched(search: _Search, budget: int, scans: Sequence[Found], name: str, b
         raise MemoryBudgetError(
             f"{name}: a budget of {described(budget)} cannot be met: it takes {described(first.need.bytes)} as "
             f"it is, and {described(least.need.bytes)} ({least.need.bytes:,} bytes) at least: "
-            f"{least.levels}.{beside}"
+            f"{least.levels}. The arguments have {described(given)}, which is not counted. Give more memory, or "
+            "fewer or smaller examples."
         )
     return _with_fewer(search, least, budget)
 
@@ -136,10 +137,9 @@ def _searched(search: _Search, budget: int, scans: Sequence[Found], name: str, b
 def _with_fewer(search: _Search, found: _Candidate, budget: int) -> _Candidate:
     """The same with fewer levels for scans that can do with fewer."""
     chosen, step_bytes = dict(found.levels.chosen), found.levels.step_bytes
-    several = [s for s, levels in chosen.items() if levels]
-    if len(several) > 1:
-        time = {s: search.of({**chosen, s: 0}, step_bytes).need.nanoseconds for s in several}
-        for s in sorted(several, key=lambda s: time[s]):
+    if len(chosen) > 1:
+        time = {s: search.of({**chosen, s: 0}, step_bytes).need.nanoseconds for s in chosen}
+        for s in sorted(time, key=lambda s: time[s]):
             for levels in range(chosen[s]):
                 candidate = search.of({**chosen, s: levels}, step_bytes)
                 if candidate.need.bytes <= budget:

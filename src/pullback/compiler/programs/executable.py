@@ -7,7 +7,7 @@ import itertools
 import math
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from importlib import import_module
 from types import ModuleType
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pullback.compiler.build import Built, Stage, Watch
     from pullback.compiler.lowering.items import HostCall
 
-__all__ = ["BudgetDecisions", "Executable", "Need", "Report", "make_executable", "needed"]
+__all__ = ["Executable", "Need", "Report", "decided", "make_executable", "needed"]
 
 
 def _builder() -> ModuleType:
@@ -79,22 +79,14 @@ class Report:
     """The time of each region, measured on the arguments that were given."""
 
 
+@dataclass(frozen=True, eq=False)
 class Executable:
     """A program for one graph, with the means to show how it was made."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        offered: Mapping[int, int],
-        program: Program,
-        seconds: float,
-        levels: Levels | None = None,
-    ) -> None:
-        self.graph = graph
-        self.levels = levels
-        self.program = program
-        self.compile_seconds = seconds
-        self._offered = dict(offered)
+    graph: Graph
+    program: Program
+    compile_seconds: float
+    levels: Levels | None
 
     def report(self, arguments: Sequence[Any]) -> Report:
         """Every intermediate form, made anew, and the time of each region on ``arguments``, which stay as they are."""
@@ -113,7 +105,7 @@ class Executable:
                 name += " again"
             stages[name] = text
 
-        built = builder.build(self.graph, self._offered, processor, watch=watch)
+        built = builder.build(self.graph, self.program.donated, processor, watch=watch)
         seconds = region_seconds(self.program, arguments)
         return Report(
             graph=format_graph(self.graph),
@@ -190,7 +182,7 @@ def make_executable(
     code = Loaded(objects, processor, cached=entry is not None)
     program = _program(graph, whole, offered, code, metadata, watch_result)
     rest()
-    return Executable(graph, offered, program, time.perf_counter() - start, levels)
+    return Executable(graph, program, time.perf_counter() - start, levels)
 
 
 def _this_processor() -> Processor:
@@ -215,25 +207,19 @@ def needed(made: Requested) -> Need:
     return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
 
 
-class BudgetDecisions:
-    """What was decided for a program and a budget of memory, in the code cache: it need not be planned again."""
+def decided(made: Requested, budget: int, decide: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What ``decide()`` says, as JSON, for a program and a budget of memory; from the code cache if it is known there.
 
-    def __init__(self, budget: int) -> None:
-        self.processor = _this_processor()
-        self.kind = f"budget {budget} for {working_threads(self.processor)} threads"
-
-    def _key(self, made: Requested) -> str | None:
-        key = graph_key(with_parts(without_rules(made.graph)), made.offered)
-        return None if key is None else f"{self.kind}\n{key}"
-
-    def load(self, made: Requested) -> Mapping[str, Any] | None:
-        """The decision, as JSON, for the program of what its scans say by themselves, if it is known."""
-        entry = default_cache().load(self._key(made), self.processor)
-        return None if entry is None else entry.metadata
-
-    def store(self, made: Requested, decision: Mapping[str, Any]) -> None:
-        """Keep the decision for that."""
-        default_cache().store(self._key(made), self.processor, b"", decision)
+    The program is that of what its scans say by themselves.
+    """
+    processor, text = _this_processor(), graph_key(with_parts(without_rules(made.graph)), made.offered)
+    key = None if text is None else f"budget {budget} for {working_threads(processor)} threads\n{text}"
+    entry = default_cache().load(key, processor)
+    if entry is not None:
+        return entry.metadata
+    decision = decide()
+    default_cache().store(key, processor, b"", decision)
+    return decision
 
 
 def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
@@ -242,11 +228,13 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
     positions = {id(node.value): k for k, node in enumerate(nodes) if isinstance(node, Constant)}
     sites, functions = check_sites(nodes), host_functions(nodes)
     return {
-        "regions": [_step(step) for step in built.emitted.regions],
-        "arena_bytes": built.plan.arena_bytes,
-        "scratch_bytes": built.emitted.scratch_bytes,
-        "nanoseconds": built.nanoseconds,
-        "saving": built.saving,
+        "regions": [astuple(step) for step in built.emitted.regions],
+        "needs": {
+            "arena_bytes": built.plan.arena_bytes,
+            "scratch_bytes": built.emitted.scratch_bytes,
+            "cost": built.nanoseconds,
+            "saving": built.saving,
+        },
         "checks": [
             [check.what, check.low, check.extent, sites.get(check.source), list(check.shape), check.loops]
             for check in built.emitted.checks
@@ -287,14 +275,8 @@ def _bound(
     return BoundCall(function, inputs, outputs, None if site is None else lines[site])
 
 
-def _step(step: RegionSpec | RepeatSpec) -> list[Any]:
-    """A step of the schedule as JSON."""
-    if isinstance(step, RepeatSpec):
-        return [step.trips, [_step(inner) for inner in step.regions]]
-    return [*astuple(step)]
-
-
 def _read_step(row: Sequence[Any]) -> RegionSpec | RepeatSpec:
+    """A step of the schedule."""
     if isinstance(row[0], int):
         return RepeatSpec(row[0], [_read_step(inner) for inner in row[1]])
     return RegionSpec(*row)
@@ -348,11 +330,8 @@ def _program(
         results=[node.type for node in whole.outputs],
         donated=donated,
         regions=[_read_step(row) for row in metadata["regions"]],
-        arena_bytes=metadata["arena_bytes"],
-        scratch_bytes=metadata["scratch_bytes"],
         constants=constants,
-        cost=metadata["nanoseconds"],
-        saving=metadata["saving"],
+        **metadata["needs"],
         watch_result=watch_result,
         explain=explain,
         calls=[_bound(row, functions, lines) for row in metadata["calls"]],
