@@ -60,14 +60,11 @@ class _Parameter(NamedTuple):
 _INT = _Kind("int", "i32", ctypes.c_int)
 _KINDS = {
     "bool": _Kind("_Bool", "i8", ctypes.c_bool),
-    "int8": _Kind("int8_t", "i8", ctypes.c_int8),
-    "int16": _Kind("int16_t", "i16", ctypes.c_int16),
-    "int32": _Kind("int32_t", "i32", ctypes.c_int32),
-    "int64": _Kind("int64_t", "i64", ctypes.c_int64),
-    "uint8": _Kind("uint8_t", "i8", ctypes.c_uint8),
-    "uint16": _Kind("uint16_t", "i16", ctypes.c_uint16),
-    "uint32": _Kind("uint32_t", "i32", ctypes.c_uint32),
-    "uint64": _Kind("uint64_t", "i64", ctypes.c_uint64),
+    **{
+        f"{sort}{bits}": _Kind(f"{sort}{bits}_t", f"i{bits}", getattr(ctypes, f"c_{sort}{bits}"))
+        for sort in ("int", "uint")
+        for bits in (8, 16, 32, 64)
+    },
     "float32": _Kind("float", "float", ctypes.c_float),
     "float64": _Kind("double", "double", ctypes.c_double),
 }
@@ -96,7 +93,9 @@ class CFunction:
         by_value = _by_value(program)
         self._form = form or ("values" if by_value else "pointers")
         _refuse(program, name)
-        if self._form == "packed" and not (by_value and _all_double(program)):
+        if self._form == "packed" and not (
+            by_value and all(dtype == np.float64 for dtype in _dtypes(program))
+        ):
             raise AddressError(
                 f"{name}: numbers that come packed are float64, and so is the one result; this function is "
                 f"{_declaration(program, self._name, 'values' if by_value else 'pointers')}"
@@ -159,12 +158,8 @@ def _by_value(program: Program) -> bool:
     return single and not any(spec.shape for spec in program.arguments)
 
 
-def _all_double(program: Program) -> bool:
-    return all(dtype == np.float64 for dtype in _dtypes(program))
-
-
 def _dtypes(program: Program) -> list[np.dtype[Any]]:
-    return [*(spec.dtype for spec in program.arguments), *(spec.dtype for spec in program.results)]
+    return [type.dtype for type in (*program.arguments, *program.results)]
 
 
 def _parameters(program: Program, form: str) -> list[_Parameter]:
