@@ -58,7 +58,7 @@ def differs(descriptor: Descriptor, arguments: Pointers, given: i64) -> i1:
     object: Object = arguments[0]
     if object.TYPE == descriptor.ARRAY_TYPE:
         return object.RANK != i32(spec.RANK)
-    return object.TYPE != spec.SCALAR and spec.NUMBER == 0
+    return object.TYPE != spec.SCALAR and object.TYPE != spec.PYTHON
 
 # The results of a call by one signature, null with Python's error set, or the pool's address if it does not fit.
 def attempt(descriptor: Descriptor, arguments: Pointers, given: i64, names: ptr, steps: i64) -> ptr:

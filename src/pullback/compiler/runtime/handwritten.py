@@ -12,26 +12,18 @@ from typing import Any
 
 from pullback.compiler.llvm.language import Record, Unit
 from pullback.compiler.llvm.subnormals import mode_functions
-from pullback.compiler.runtime import layout, recycling
-from pullback.compiler.runtime.claiming import SHARING
-from pullback.compiler.runtime.driver import DRIVER
-from pullback.compiler.runtime.entry import ENTRY, TABLE
-from pullback.compiler.runtime.nodes import KINDS, NODE, NODE_BYTES, WALKING
-from pullback.compiler.runtime.objects import CALLABLE, CALLING
-from pullback.compiler.runtime.reading import (
-    ALIGNED,
-    C_CONTIGUOUS,
-    DTYPE,
-    FIELDS,
-    HEAD,
-    NUMBER_KINDS,
-    READING,
-    SPEC,
-    SPEC_BYTES,
-    WRITEABLE,
+from pullback.compiler.runtime import (
+    claiming,
+    driver,
+    entry,
+    layout,
+    nodes,
+    objects,
+    reading,
+    recycling,
+    returning,
+    sharing,
 )
-from pullback.compiler.runtime.returning import RETURNING
-from pullback.compiler.runtime.sharing import TRIALS
 from pullback.compiler.runtime.signature import DESCRIPTOR
 from pullback.compiler.runtime.waiting import WAITING
 from pullback.compiler.target import runs, waiting
@@ -55,29 +47,29 @@ _RECORDS = {
     "Slot": Record({"BASE": 0, "STRIDE": 8}, layout.SLOT_BYTES, ptr="BASE"),
     "Pool": Record(layout.POOL, i32="SLEEPERS BUSY", Context="CONTEXT"),
     "Worker": Record({"CONTEXT": 0}, layout.IN_USE_BYTES, Context="CONTEXT"),
-    "Object": Record(FIELDS, i32="RANK FLAGS", ptr="TYPE DATA", Words="SHAPE", DType="DTYPE"),
-    "DType": Record(DTYPE, i8="ORDER", ptr="SCALAR_TYPE"),
-    "Callable": Record(CALLABLE, ptr="ENTRY SLOT"),
+    "Object": Record(reading.FIELDS, i32="RANK FLAGS", ptr="TYPE DATA", Words="SHAPE", DType="DTYPE"),
+    "DType": Record(reading.DTYPE, i8="ORDER", ptr="SCALAR_TYPE"),
+    "Callable": Record(objects.CALLABLE, ptr="ENTRY SLOT"),
     "Spec": Record(
-        SPEC,
-        SPEC_BYTES,
-        ptr="STORAGE SCALAR CURRENT ALLOCATE",
+        reading.SPEC,
+        reading.SPEC_BYTES,
+        ptr="STORAGE SCALAR PYTHON CURRENT ALLOCATE",
         Words="SHAPE",
         DType="DTYPE",
         Object="OBJECT",
     ),
     "Kept": Record(recycling.KEPT, recycling.KEPT_BYTES, i32="LOCK", ptr="BYTE SET_BASE END NAME"),
-    "Node": Record(NODE, NODE_BYTES, ptr="TYPE VALUE", Node="PARTS", Pointers="NAMES"),
+    "Node": Record(nodes.NODE, nodes.NODE_BYTES, ptr="TYPE VALUE", Node="PARTS", Pointers="NAMES"),
     "Descriptor": Record(
         DESCRIPTOR,
-        ptr="ARRAY_TYPE NEW_ARRAY NEW_SCALAR NEW_OBJECT NO_ARGUMENTS FAILED SHOWN FLOAT_TYPE INT_TYPE BOOL_TYPE TRUE",
+        ptr="ARRAY_TYPE NEW_ARRAY NEW_SCALAR NEW_OBJECT NO_ARGUMENTS FAILED SHOWN FLOAT_TYPE INT_TYPE TRUE",
         Context="CONTEXT",
         Pool="POOL",
         Kept="KEPT",
         Spec="SPECS FIRST RESULT_SPECS",
         Node="TAKEN KEYWORDS MADE",
     ),
-    "Table": Record(TABLE, ptr="LAST NOT_IMPLEMENTED INT_TYPE"),
+    "Table": Record(entry.TABLE, ptr="LAST NOT_IMPLEMENTED INT_TYPE"),
 }
 
 _PYTHON = {
@@ -126,10 +118,7 @@ _PYTHON = {
     "Py_IncRef": "void (ptr)",
 }
 _HAS_VECTORCALL = sys.version_info >= (3, 11)
-if _HAS_VECTORCALL:
-    _PYTHON["PyObject_Vectorcall"] = "ptr (ptr, ptr, i64, ptr)"
-else:
-    _PYTHON["PyObject_Call"] = "ptr (ptr, ptr, ptr)"
+_PYTHON["PyObject_Vectorcall" if _HAS_VECTORCALL else "PyObject_VectorcallDict"] = "ptr (ptr, ptr, i64, ptr)"
 
 PYTHON_FUNCTIONS = tuple(sorted(_PYTHON))
 """The functions of Python's interface that the texts call, in its versions from 3.10 to 3.14."""
@@ -158,19 +147,17 @@ _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
 _CONSTANTS: dict[str, Any] = {
     **{
         name: value
-        for module in (layout, waiting, runs, recycling)
+        for module in (layout, waiting, runs, reading, recycling)
         for name, value in vars(module).items()
         if isinstance(value, int)
     },
-    **{f"KIND_{kind}": number for number, kind in enumerate(KINDS)},
-    **{name.upper(): number for name, number in NUMBER_KINDS.items()},
+    **{f"KIND_{kind}": number for number, kind in enumerate(nodes.KINDS)},
     "FIRST_ARGUMENT": layout.slot_offset(1),
-    "HEAD": HEAD,
     "NATIVE": ord("="),
     "NO_ORDER": ord("|"),  # elements of one byte
     "NO_ALIAS": -1,
     "LONGEST": (1 << 63) - 1,
-    "CARRAY": C_CONTIGUOUS | ALIGNED | WRITEABLE,
+    "CARRAY": reading.C_CONTIGUOUS | reading.ALIGNED | reading.WRITEABLE,
     "VECTORCALL": _HAS_VECTORCALL,
 }
 
@@ -186,15 +173,15 @@ def machine_text(architecture: str, system: str = sys.platform) -> str:
     }
     unit = Unit(_RECORDS, constants, _PYTHON | _SYSTEM, _MODES)
     texts = (
-        DRIVER,
-        TRIALS,
-        SHARING,
+        driver.DRIVER,
+        sharing.TRIALS,
+        claiming.SHARING,
         WAITING,
-        READING,
-        WALKING,
+        reading.READING,
+        nodes.WALKING,
         recycling.RECYCLING,
-        RETURNING,
-        ENTRY,
-        CALLING,
+        returning.RETURNING,
+        entry.ENTRY,
+        objects.CALLING,
     )
     return unit.compiled(*texts) + mode_functions(architecture)

@@ -49,23 +49,14 @@ def call_object(called: ptr, arguments: Pointers, flagged: i64, names: ptr) -> p
     if VECTORCALL:
         return PyObject_Vectorcall(called, arguments, flagged, names)
     # Python 3.10 has it in its headers only
-    given = flagged & LONGEST
-    tuple = PyTuple_New(given)
-    if tuple is None:
-        return None
-    for index in range(given):
-        Py_IncRef(arguments[index])
-        PyTuple_SetItem(tuple, index, arguments[index])
-    result: ptr = None
     if names is None:
-        result = PyObject_Call(called, tuple, None)
-    else:
-        keywords = PyDict_New()
-        if keywords is not None:
-            if add_pairs(keywords, names, arguments + 8 * given):
-                result = PyObject_Call(called, tuple, keywords)
-            Py_DecRef(keywords)
-    Py_DecRef(tuple)
+        return PyObject_VectorcallDict(called, arguments, flagged, None)
+    result: ptr = None
+    keywords = PyDict_New()
+    if keywords is not None:
+        if add_pairs(keywords, names, arguments + 8 * (flagged & LONGEST)):
+            result = PyObject_VectorcallDict(called, arguments, flagged, keywords)
+        Py_DecRef(keywords)
     return result
 
 def add_pairs(keywords: ptr, names: ptr, values: Pointers) -> i1:

@@ -23,7 +23,7 @@ __all__ = [
     "DTYPE",
     "FIELDS",
     "HEAD",
-    "NUMBER_KINDS",
+    "PYTHON_NUMBERS",
     "READING",
     "SPEC",
     "SPEC_BYTES",
@@ -45,7 +45,7 @@ SPEC = {
     "SCALAR": 64,  # the type of NumPy scalars that are taken, or made with the value behind the object's head, or null
     # Of an argument:
     "FLAGS": 72,  # array flags that must be set
-    "NUMBER": 80,  # the kind of Python numbers taken, see NUMBER_KINDS
+    "PYTHON": 80,  # the class of Python's numbers that are taken, or null
     "DONATED": 88,
     "CHECKED": 96,  # the address last found not to overlap
     "CURRENT": 104,  # the address in this call
@@ -54,7 +54,7 @@ SPEC = {
     "ALLOCATE": 120,  # the scalar type's function for new instances without a value
 }
 SPEC_BYTES = 128
-NUMBER_KINDS = {"float32": 1, "float64": 2, "int32": 3, "int64": 4, "bool": 5}
+PYTHON_NUMBERS = {"float32": float, "float64": float, "int32": int, "int64": int, "bool": bool}
 
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 HEAD = object.__basicsize__  # the object header, 16 bytes except in free-threaded builds
@@ -84,27 +84,25 @@ def read_argument(descriptor: Descriptor, spec: Spec, object: Object) -> i1:
     if type == spec.SCALAR:
         spec.CURRENT = object + HEAD
         return True
-    kind = spec.NUMBER
+    if type != spec.PYTHON:
+        return False
     storage = spec.STORAGE
     spec.CURRENT = storage
-    if type == descriptor.FLOAT_TYPE and (kind == FLOAT32 or kind == FLOAT64):
+    if type == descriptor.FLOAT_TYPE:
         value = PyFloat_AsDouble(object)
-        if kind == FLOAT32:
+        if spec.BYTES == 4:
             Floats(storage)[0] = float(value)
         else:
             Doubles(storage)[0] = value
-        return True
-    if type == descriptor.INT_TYPE and (kind == INT32 or kind == INT64):
+    elif type == descriptor.INT_TYPE:
         overflow: Ints = reserve(4)
         integer = PyLong_AsLongLongAndOverflow(object, overflow)
-        if overflow[0] != 0 or (kind == INT32 and i64(i32(integer)) != integer):
+        if overflow[0] != 0 or (spec.BYTES == 4 and i64(i32(integer)) != integer):
             return False
         Words(storage)[0] = integer
-        return True
-    if type == descriptor.BOOL_TYPE and kind == BOOL:
+    else:
         Bytes(storage)[0] = i8(object == descriptor.TRUE)
-        return True
-    return False
+    return True
 
 # An array that was unpickled has a dtype object of its own: the same scalar type in native order is as good.
 def as_good(dtype: DType, wanted: DType) -> i1:

@@ -19,7 +19,7 @@ from pullback.compiler.runtime.nodes import Node, write_node
 from pullback.compiler.runtime.reading import (
     ALIGNED,
     C_CONTIGUOUS,
-    NUMBER_KINDS,
+    PYTHON_NUMBERS,
     SPEC,
     SPEC_BYTES,
     WRITEABLE,
@@ -47,18 +47,17 @@ DESCRIPTOR = {
     "SHOWN": 112,  # a callable of an exception, which raises it as the caller is to see it, or null
     "FLOAT_TYPE": 120,
     "INT_TYPE": 128,
-    "BOOL_TYPE": 136,
-    "TRUE": 144,
-    "DONATED": 152,  # i64: how many arguments are donated
-    "SPECS": 160,  # the records of arguments, and behind them
-    "RESULT_SPECS": 168,  # those of results
-    "TAKEN": 176,  # the node of the tuple of positional arguments
-    "KEYWORDS": 184,  # that of the dict of keywords
-    "MADE": 192,  # that of the results
-    "FIRST": 200,  # the record of the first positional argument if that is no tree, else null
-    "KEPT": 208,  # memory for results, see ``recycling.py``
+    "TRUE": 136,
+    "DONATED": 144,  # i64: how many arguments are donated
+    "SPECS": 152,  # the records of arguments, and behind them
+    "RESULT_SPECS": 160,  # those of results
+    "TAKEN": 168,  # the node of the tuple of positional arguments
+    "KEYWORDS": 176,  # that of the dict of keywords
+    "MADE": 184,  # that of the results
+    "FIRST": 192,  # the record of the first positional argument if that is no tree, else null
+    "KEPT": 200,  # memory for results, see ``recycling.py``
 }
-DESCRIPTOR_BYTES = 216
+DESCRIPTOR_BYTES = 208
 
 _STORAGE_BYTES = 32
 
@@ -137,7 +136,6 @@ class Signature:
             "SHOWN": 0 if self.shown is None else id(self.shown),
             "FLOAT_TYPE": id(float),
             "INT_TYPE": id(int),
-            "BOOL_TYPE": id(bool),
             "TRUE": id(True),
             "DONATED": len(program.donated),
             "SPECS": given.start,
@@ -150,16 +148,16 @@ class Signature:
         memory.write(self.address, DESCRIPTOR, values)
 
     def _argument(self, number: int, spec: Type) -> dict[str, int]:
-        donated = number in self.owner.program.donated.values()
+        donated = number in self.owner.program.overwritten
         weak = None if self.weak is None else self.weak[number]
         sliced = self.sliced is not None and number in self.sliced
         single = not donated and not spec.shape and not sliced
-        takes_number = single and weak is not False
+        number_class = PYTHON_NUMBERS.get(spec.dtype.name) if single and weak is not False else None
         return {
             **self._array(spec, sliced, numpy_scalar(spec.dtype) if single and not weak else None),
             **({"RANK": -1} if weak else {}),
             "FLAGS": C_CONTIGUOUS | ALIGNED | (WRITEABLE if donated else 0),
-            "NUMBER": NUMBER_KINDS.get(spec.dtype.name, 0) if takes_number else 0,
+            "PYTHON": 0 if number_class is None else id(number_class),
             "STORAGE": self._memory.put((0,)),
             "DONATED": int(donated),
         }
