@@ -152,7 +152,7 @@ def counted(compiled):
         return inner(*arguments, **keywords)
 
     compiled._call = call
-    compiled._calls = type(compiled._calls)("entry_address", call)
+    compiled._calls = type(compiled._calls)("pullback_entry", call)
     compiled.__call__ = call
     return asked
 

@@ -99,7 +99,7 @@ class Compiled(_CalledAtOnce[P, R]):
         self._programs: dict[Any, Specialised] = {}
         self._inside = Inside(function, check_nan, flush_subnormals)
         self._transformed: dict[Any, Compiled[..., Any]] = {}
-        self._calls = Latest("entry_address", self._call)
+        self._calls = Latest("pullback_entry", self._call)
         self._runs: dict[Any, Latest] = {}
         self.slow_path()
         watched(self)
@@ -199,7 +199,7 @@ class Compiled(_CalledAtOnce[P, R]):
         fast = self._calls.including(special.signature(None))
         if not is_anywhere():
             object.__setattr__(self, "__call__", fast)
-            set_entry(self, machine().forward_address)
+            set_entry(self, machine().code.address("pullback_forward"))
         return special.unflatten(special.executable.program(*leaves))
 
     @shows_users_frames
@@ -229,9 +229,8 @@ class Compiled(_CalledAtOnce[P, R]):
             if outcome is not NotImplemented:
                 return outcome
         outcome, signature = self._run_steps(arguments, steps, sliced_argnums)
-        if hashable:
-            runs = self._runs.setdefault(sliced_argnums, Latest("run_entry_address"))
-            runs.including(signature)
+        if hashable and signature is not None:
+            self._runs.setdefault(sliced_argnums, Latest("pullback_run_entry")).including(signature)
         return outcome
 
     def _run_steps(

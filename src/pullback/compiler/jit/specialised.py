@@ -56,7 +56,10 @@ class Specialised:
 
 
 class Latest:
-    """The compiled function that tries the latest signatures, and then calls ``last`` or says ``NotImplemented``."""
+    """The compiled function that tries the latest signatures, and then calls ``last`` or says ``NotImplemented``.
+
+    Until it includes one it is ``last``.
+    """
 
     MOST = 8
     """Signatures that are tried: to find that one does not fit takes some hundredths of a microsecond."""
@@ -64,18 +67,14 @@ class Latest:
     def __init__(self, entry: str, last: Callable[..., Any] | None = None) -> None:
         self._entry, self._last = entry, last
         self._signatures: list[Signature] = []
-        self.function: Callable[..., Any] = _declined if last is None else last
+        self.function: Any = last
 
-    def including(self, signature: Signature | None) -> Callable[..., Any]:
+    def including(self, signature: Signature | None) -> Any:
         """The function that tries this signature, too: first, unless it is among them."""
         if signature is not None and signature not in self._signatures:
             self._signatures = [signature, *self._signatures][: self.MOST]
-            self.function = make_function(getattr(machine(), self._entry), self._signatures, self._last)
+            self.function = make_function(machine().code.address(self._entry), self._signatures, self._last)
         return self.function
-
-
-def _declined(*arguments: Any) -> Any:
-    return NotImplemented
 
 
 def _show(error: BaseException) -> None:

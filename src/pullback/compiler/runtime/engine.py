@@ -205,7 +205,7 @@ class Loaded:
             self._find = self._image.symbols.get
         else:
             engine = undisturbed(lambda: _loaded_by_llvm(self))
-            self._find = lambda name: undisturbed(lambda: engine.get_function_address(name))
+            self._find = functools.cache(lambda name: undisturbed(lambda: engine.get_function_address(name)))
 
     def address(self, name: str) -> int:
         """The address of a function or global of the module.

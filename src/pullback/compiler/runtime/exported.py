@@ -212,7 +212,7 @@ def _text(program: Program, form: str, calls: int) -> str:
     for name, word in {
         **({"CALLS": calls} if program.calls else {}),
         **dict.fromkeys(("CALLER", "FAILURE_LOCK", "FAILURE_CODE"), 0),
-        "ASK": machine().ask_address,
+        "ASK": machine().code.address("pullback_ask"),
     }.items():
         put(layout.CONTEXT[name], "i64", str(word))
     for k, spec in enumerate(program.arguments):

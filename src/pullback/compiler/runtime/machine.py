@@ -42,9 +42,6 @@ class Machine:
         self.code = code
         self.pool = Pool(code)
         self.recycler = Recycler(code.address("pullback_recycle"))
-        self.entry_address = code.address("pullback_entry")
-        self.forward_address = code.address("pullback_forward")
-        self.run_entry_address = code.address("pullback_run_entry")
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         # PYFUNCTYPE keeps the interpreter lock, which the driver gives up by itself.
         self.run = ctypes.PYFUNCTYPE(integer, pointer, pointer, integer, integer)(
@@ -52,8 +49,6 @@ class Machine:
         )
         self.take = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(code.address("pullback_take"))
         self.give = ctypes.PYFUNCTYPE(None, pointer)(code.address("pullback_give"))
-        self.call_address = code.address("pullback_call")
-        self.ask_address = code.address("pullback_ask")
         self._release = code.address("pullback_release")
         self.reads_arrays = array_layout_holds()
 

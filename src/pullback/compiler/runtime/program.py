@@ -263,7 +263,7 @@ class _Instance:
         #: What the compiled entry calls where a failure is recorded.
         self.failed = self._raise_failure
         plain = program.signature(flat(len(program.arguments), len(program.results)), instance=self)
-        self.function = make_function(machine().entry_address, [plain])
+        self.function = make_function(machine().code.address("pullback_entry"), [plain])
 
     def _write_context(self, slots: layout.Slots, width: int, scratch_stride: int) -> None:
         program, ranges = self.program, min(width, layout.MAX_RANGES)
@@ -288,8 +288,8 @@ class _Instance:
             "CALLS": self._memory.put(
                 [call if isinstance(call, int) else id(call) for call in program.calls]
             ),
-            "CALL": machine().call_address,
-            "ASK": machine().ask_address,
+            "CALL": machine().code.address("pullback_call"),
+            "ASK": machine().code.address("pullback_ask"),
         }
         self._memory.write(self.context, layout.CONTEXT, values)
         self.point_slot(slots.arena, self._arena.address, 0)
