@@ -81,13 +81,13 @@ def test_reductions_along_every_axis(width, compiler, traced, processor):
 def test_reductions_of_short_rows(rows, columns, compiler, traced, processor):
     """Several rows are added side by side, and several of a row where lanes lie across."""
 
-    def reductions(x, y):
+    def reductions(x, y, rates):
         found = [f(z, axes) for z, axes in ((x, (1, 2)), (y, (0, 1))) for f in (np.sum, np.max, np.min)]
         for z in (x.reshape(6, -1), y.reshape(-1, 20).T):
             found += [z.argmax(1), z.argmin(1), np.sign(z).prod(1), (z > 1).sum(1)]
-        return [*found, (x * x[:, ::-1]).sum((1, 2))]
+        return [*found, (x * x[:, ::-1]).sum((1, 2)), (x * rates[:, None]).sum((1, 2))]
 
-    arrays = integers(6, rows, columns), integers(rows, columns, 20)
+    arrays = integers(6, rows, columns), integers(rows, columns, 20), integers(rows)
     compiler.assert_same(traced(reductions, *arrays), arrays, processor=processor)
 
 

@@ -44,10 +44,12 @@ def emit_nest(
     """``body`` for every tile, with where its axes stand; pairs of a type and a value go from tile to tile, if any do.
 
     A parallel loop goes between ``ends``. Each strip that is ``entered`` is told. Before each loop that of the
-    ``hoisted`` expressions is computed which depends neither on the axes that are left nor on those given with them.
+    ``hoisted`` expressions is computed which depends neither on the axes that are left nor on those given with them,
+    nor on those whose turns stand side by side.
     """
     inside = {level.axis: level for level in levels if not level.strips}
     roots, bound = hoisted
+    apart = {*bound, *(level.axis for level in levels if level.kind is Kind.REGISTER)}
     tile: dict[Axis, int] = {}
 
     def nest(around: Sequence[Level], current: Carried) -> Carried:
@@ -56,7 +58,7 @@ def emit_nest(
         level, rest = around[0], around[1:]
         axis, inner = level.axis, inside.get(level.axis)
         if roots:
-            values.hoist(roots, {*(other.axis for other in around), *bound})
+            values.hoist(roots, apart.union(other.axis for other in around))
 
         def strip(place: Place, length: int, current: Carried) -> Carried:
             if inner is not None and inner.kind is Kind.VECTOR:
