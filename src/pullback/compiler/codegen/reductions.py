@@ -364,7 +364,7 @@ def _along_lanes(values: Values, reduce: Reduce) -> list[str]:
     levels += [along, *inside, vector]
     bodies = [each.body for each in together]
     values.hoist(bodies, reduce.over)
-    sums = SumsOfLoop(values, together, lanes, side, max(rows, 1))
+    sums = SumsOfLoop(values, together, lanes, side * max(rows, 1))
     with values.scope():
         found = emit_nest(values, levels, sums.taken, sums.start, hoisted=(bodies, []))
     sums.bind(found)
@@ -372,14 +372,12 @@ def _along_lanes(values: Values, reduce: Reduce) -> list[str]:
 
 
 class SumsOfLoop:
-    """Reductions that one loop makes, each in ``side`` vectors of partial results for each of some ``rows``."""
+    """Reductions that one loop makes, each in ``side`` vectors of partial results."""
 
-    def __init__(
-        self, values: Values, reductions: Sequence[Reduce], lanes: int, side: int, rows: int = 1
-    ) -> None:
-        self.values, self.rows = values, rows
+    def __init__(self, values: Values, reductions: Sequence[Reduce], lanes: int, side: int) -> None:
+        self.values = values
         self.accumulators = [_accumulators(values, each, lanes) for each in reductions]
-        starts = [each.start(side) * rows for each in self.accumulators]
+        starts = [each.start(side) for each in self.accumulators]
         self.ends = [*itertools.accumulate(map(len, starts), initial=0)]
         self.start = [carried for start in starts for carried in start]
         """The types and first values of what the loop carries."""
@@ -390,11 +388,11 @@ class SumsOfLoop:
 
     def taken(self, tile: TileTurns, carried: Sequence[str]) -> list[str]:
         """What is carried, with the vectors of the current group taken in, of each row of a tile."""
-        states = [_parts(state, self.rows) for _, state in self._each(carried)]
-        for row in each_place(self.values, tile):
-            for own, state in zip(self.accumulators, states):
-                state[row] = own.taken(state[row], own.vectors())
-        return [value for state in states for part in state for value in part]
+        rows = [[own.vectors() for own in self.accumulators] for _ in each_place(self.values, tile)]
+        terms = [[*itertools.chain(*each)] for each in zip(*rows)]
+        return [
+            new for (own, state), each in zip(self._each(carried), terms) for new in own.taken(state, each)
+        ]
 
     def bind(self, carried: Sequence[str]) -> None:
         """Give the reductions their values in the current scope."""
