@@ -434,14 +434,6 @@ def test_vector_instructions_and_no_call(machine, name):
     assert not re.search(r"\t(call|bl)\w*\s", assembly)
 
 
-def test_lanes_of_an_unknown_kind_are_refused():
-    function = Module().function("f", [])
-    with pytest.raises(ValueError, match="3 lanes of 'half'"):
-        Lanes(function, "half", 3)
-    with pytest.raises(ValueError, match="0 lanes"):
-        Lanes(function, "float", 0)
-
-
 def test_every_operator_has_a_reference_here():
     assert set(EXACT) | set(REFERENCES) == set(ELEMENTWISE)
     assert set(REFERENCES) == set(ACCURACY)
