@@ -46,7 +46,7 @@ def for_any_size(function: Callable[..., Any], arguments: Sequence[Any]) -> tupl
     }
     jitted = pb.jit(function, shapes=axes)
     leaves, structure = flatten((tuple(arguments), {}))
-    sized = jitted._any_size.sized(structure, tuple(map(leaf_type, leaves)), jitted._requested)
+    sized = jitted._any_size.sized(structure, tuple(map(leaf_type, leaves)))
     graph = sized.instance.requested.graph
     given = [np.zeros(x.shape, x.dtype) for x in graph.inputs]
     for made, leaf in zip(given, [*leaves, *map(np.array, sized.call.sizes)]):
