@@ -40,15 +40,19 @@ def _unchanged(kernels: Any, *_: Any) -> list[Any]:
     return list(kernels)
 
 
+def _alone(kernel: Any, *_: Any) -> list[Any]:
+    return [kernel]
+
+
 _STAGES: Mapping[str, Mapping[str, Callable[..., Any]]] = {
     "split by rows": {"plan.split_by_rows": _unchanged},
     "few rows last": {"plan.few_rows_last": _unchanged},
     "pack reread": {"plan.pack_reread": _unchanged},
-    "bands": {"plan.in_bands": _unchanged},
-    "unfold": {"plan.unfold_short_rows": _unchanged},
-    "materialise indices": {"plan.materialise_indices": _unchanged},
+    "bands": {"plan.in_bands": _alone},
+    "unfold": {"plan.unfold_short_rows": _alone},
+    "materialise indices": {"plan.materialise_indices": _alone},
     "compact": {"plan.compact_masked": _unchanged},
-    "branch": {"plan.branch_on_matches": _unchanged},
+    "branch": {"plan.branch_on_matches": lambda kernel, *_: kernel},
     "rematerialise": {"plan.rematerialised": _unchanged},
     "columns of rows": {"schedules.map.blocks_of_rows": lambda *_: {}},
     "window maximum": {
