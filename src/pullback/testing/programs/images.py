@@ -1,4 +1,4 @@
-"""Random steps on images: windows that overlap or see padding, short rows, and channels by themselves."""
+"""Random steps on images: windows that overlap or see padding, short rows, channels and rows by themselves."""
 
 from __future__ import annotations
 
@@ -50,3 +50,16 @@ def depthwise(m: Maker) -> str:
     weight = m.input((channels * m.pick((1, 1, 2)), 1, *window))
     how = f"{m.pick((1, 1, 2))}, {m.pick((0, 1))}, groups={channels}{how}"
     return m.step(f"pb.nn.conv({{0}}, {{1}}, {how})", x, weight)
+
+
+@family(1)
+def row_factors(m: Maker) -> str:
+    """A reduction over short rows, each of which has a factor of its own."""
+    rows, columns = m.pick((2, 3, 5, 7, 9)), m.pick((3, 4, 5, 6, 8, 9, 13, 17))
+    x, factors = m.input((m.pick((1, 3, 6)), rows, columns)), m.input((m.pick((1, rows)), rows, 1))
+    combined = m.pick(("{0} * {1}[0]", "{0} * np.sin({1}[0])", "np.maximum({0}, {1}[-1])", "{0} - {1}[-1]"))
+    y = m.step(combined, x, factors)
+    reduced = m.pick(
+        ("{0}.sum((1, 2))", "np.max({0}, (1, 2))", "{0}.sum((0, 1))", "({0} * {0}).mean((1, 2))")
+    )
+    return m.step(reduced, y)
