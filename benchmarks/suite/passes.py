@@ -49,6 +49,7 @@ _STAGES: Mapping[str, Mapping[str, Callable[..., Any]]] = {
     "few rows last": {"plan.few_rows_last": _unchanged},
     "pack reread": {"plan.pack_reread": _unchanged},
     "bands": {"plan.in_bands": _alone},
+    "short rows": {"regions.chunks.join_short_rows": lambda kernel, *_: kernel},
     "unfold": {"plan.unfold_short_rows": _alone},
     "materialise indices": {"plan.materialise_indices": _alone},
     "compact": {"plan.compact_masked": _unchanged},

@@ -39,7 +39,7 @@ def test_comparisons_of_fractions_are_not_index_arithmetic():
     """Cut to whole numbers, 0.25 would be as large as 0.75."""
     bool_, float64, int64 = (np.dtype(kind) for kind in (np.bool_, np.float64, np.int64))
     less = Apply("less", (Literal(0.25, float64), Literal(0.75, float64)), bool_)
-    assert fixed_value(Apply("add", (less, Literal(1, int64)), int64), Axis("i", 4), 0) is None
+    assert fixed_value(Apply("add", (less, Literal(1, int64)), int64), {Axis("i", 4): 0}) is None
 
 
 def test_interp_next_to_infinite_points():

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import TypeGuard
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeGuard
 
 from pullback.loops.expression import Apply, Expression, Literal, Load, Position, operands_of, walk
 from pullback.loops.functions import FUNCTIONS
 from pullback.loops.index import Axis
 
-__all__ = ["INDEX_ARITHMETIC", "fixed_value", "settled"]
+__all__ = ["INDEX_ARITHMETIC", "fixed_value", "fixed_values", "settled"]
 
 
-def fixed_value(expression: Expression, axis: Axis, value: int) -> int | None:
-    """An index's value where ``axis`` stands at ``value``, if it depends on nothing else."""
-    known: dict[int, int] = {}
+def fixed_values(roots: Iterable[Expression], places: Mapping[Axis, Any]) -> dict[Expression, Any]:
+    """Of all that ``roots`` are made of the values of what is index arithmetic on ``places``.
+
+    >>> from pullback.loops import Affine
+    >>> import numpy as np
+    >>> i, j, int64 = Axis("i", 4), Axis("j", 4), np.dtype(np.int64)
+    >>> half = Apply("floor_divide", (Position(Affine.of(i)), Literal(2, int64)), int64)
+    >>> fixed_values([half], {i: 3})[half], fixed_values([half], {i: np.arange(4)})[half]
+    (1, array([0, 0, 1, 1]))
+    >>> half in fixed_values([half], {j: 3})
+    False
+    """
+    known: dict[Expression, Any] = {}
     # A chain of reshapes has each part many times, and is as deep as it is long.
-    for part in walk(expression):
+    for part in walk(*roots):
         if isinstance(part, Literal) and part.dtype.kind in "iub":
-            known[id(part)] = int(part.value)
-        elif isinstance(part, Position) and part.index.axes in ((), (axis,)):
-            known[id(part)] = part.index.constant + part.index.coefficient(axis) * value
-        elif isinstance(part, Apply) and (part.function in INDEX_ARITHMETIC or part.function in _ASKED):
-            operands = [known[id(operand)] for operand in part.operands]
-            known[id(part)] = int((INDEX_ARITHMETIC | _ASKED)[part.function](*operands))
-        else:
-            return None
-    return known[id(expression)]
+            known[part] = int(part.value)
+        elif isinstance(part, Position) and all(axis in places for axis in part.index.axes):
+            index = part.index
+            known[part] = index.constant + sum(step * places[axis] for axis, step in index.terms)
+        elif isinstance(part, Apply) and part.function in _OF_INDICES:
+            operands = [known[operand] for operand in part.operands if operand in known]
+            if len(operands) == len(part.operands):
+                known[part] = _OF_INDICES[part.function](*operands)
+    return known
+
+
+def fixed_value(expression: Expression, places: Mapping[Axis, Any]) -> Any:
+    """The same of one expression; None where it depends on something else."""
+    return fixed_values([expression], places).get(expression)
 
 
 INDEX_ARITHMETIC: dict[str, Callable[..., int]] = {
@@ -46,6 +61,8 @@ _ASKED: dict[str, Callable[..., bool]] = {
     "equal": operator.eq,
     "not_equal": operator.ne,
 }
+
+_OF_INDICES = INDEX_ARITHMETIC | _ASKED
 
 
 def settled(part: Expression) -> Expression:

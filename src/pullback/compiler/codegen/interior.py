@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 from pullback.compiler.codegen.shifted import Shift, ahead_of_first, bind_shifted, shifts
 from pullback.compiler.codegen.values import Place, Values
@@ -107,8 +106,11 @@ def _interior(axis: Axis, roots: Sequence[Expression]) -> tuple[dict[Apply, bool
     low, high = 0, axis.extent
     middle, known = axis.extent // 2, dict[Apply, bool]()
     for condition in _conditions(axis, roots):
-        holds = partial(fixed_value, condition, axis)
-        known[condition] = bool(holds(middle))
+
+        def holds(turn: int, condition: Apply = condition) -> bool:
+            return bool(fixed_value(condition, {axis: turn}))
+
+        known[condition] = holds(middle)
         change = bisect_left(range(axis.extent), True, key=lambda turn: holds(turn) != holds(0))
         if change <= middle:
             low = max(low, change)

@@ -398,13 +398,10 @@ class Values:
         group, place = self.current_group, self.places[self.current_group.axis]
         if place.value is not None:
             return None
-        first, found = place.constant + vector * group.lanes, list[int]()
-        for lane in range(count):
-            value = fixed_value(expression, group.axis, first + lane)
-            if value is None:
-                return None
-            found.append(value)
-        return found
+        lanes = place.constant + vector * group.lanes + np.arange(count)
+        known = {axis: place.constant for axis, place in self.places.items() if place.value is None}
+        found = fixed_value(expression, {**known, group.axis: lanes})
+        return None if found is None else np.broadcast_to(found, count).tolist()
 
     def function(self, expression: Apply, operands: Sequence[str], count: int) -> str:
         """One scalar function of the vocabulary on ``count`` lanes."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pullback.compiler.kernels.canonicalise import coalesced_rows
+from pullback.compiler.kernels.short_rows import join_short_rows
 from pullback.compiler.regions.steps import Group, Job
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.schedules.choose import Schedules, choose_schedule
@@ -44,12 +45,16 @@ _TILED = (TiledContraction, ReductionVectorised)
 def in_chunks(groups: list[Group], schedules: Schedules, trips: int) -> list[Group]:
     """The groups of a region that is run ``trips`` times, with their grains, in the order of their weight."""
     for group in groups:
-        if len(group.jobs) == 1 and isinstance(group.jobs[0].schedule, MapSchedule) and group.rows > 1:
-            (job,), kernel = group.jobs, coalesced_rows(group.jobs[0].kernel)
-            if kernel is not job.kernel:
-                job.kernel = kernel
-                job.schedule = schedule_map(kernel, schedules.lanes(kernel), schedules.target)
-            group.rows = job.rows
+        together = len(group.jobs) > 1 or group.rows == 1
+        for job in group.jobs:
+            if isinstance(job.schedule, MapSchedule):
+                kernel = job.kernel if together else coalesced_rows(job.kernel)
+                kernel = join_short_rows(kernel, schedules, together)
+                if kernel is not job.kernel:
+                    job.kernel = kernel
+                    job.schedule = schedule_map(kernel, schedules.lanes(kernel), schedules.target)
+                if not together:
+                    group.rows = job.rows
         _cut(group, schedules, trips)
     if schedules.sharers > SHARED_BY:
         _share_evenly(groups, schedules, trips)

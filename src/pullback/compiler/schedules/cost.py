@@ -339,6 +339,9 @@ LEAST_INSIDE = 0.5
 FEWEST_SHIFTED = 2
 """Operations that a value moved along the lanes must save: to move it is one or two."""
 
+PICKED = 1.5
+"""Cycles to read a vector and to pick lanes out of it."""
+
 
 # -- Reductions
 
@@ -487,7 +490,7 @@ def branch_gain(
             continue
         width = max((axis.extent for axis in part.axes.intersection(lanes)), default=1)
         vectors = min(-(-width // target.lanes(part.dtype.itemsize)), SIDE_BY_SIDE)
-        cycles += vectors * (0.5 if isinstance(part, Load) else _vector_cycles(part, target))
+        cycles += vectors * (0.5 if isinstance(part, Load) else vector_cycles(part, target))
     return (1 - share) * cycles - BRANCH_CYCLES - 2 * share * target.mispredicted_cycles
 
 
@@ -557,7 +560,7 @@ def _own_cycles(expression: Expression, lanes: int) -> float:
 def cycles_of_epilogue(product: Contraction, lanes: int, target: Processor) -> float:
     """Cycles of what is computed of a product's sums, and of its stores."""
     vectors = turns_of(product.rows) * -(-product.columns.extent // lanes)
-    one = sum(_vector_cycles(e, target) for e in walk(*(store.value for store in product.stores)))
+    one = sum(vector_cycles(e, target) for e in walk(*(store.value for store in product.stores)))
     return vectors * (one + 2.0 * len(product.stores))
 
 
@@ -579,7 +582,7 @@ def cycles_along_rows(kernel: Kernel, row: Axis, lanes: int, target: Processor) 
         if isinstance(e, Load):
             cycles += lanes if e.dynamic else _column_cycles(abs(e.offset.coefficient(row)), lanes)
         elif not (e in adds and users[e] == 1 and operands_of(e, "multiply")):
-            cycles += _vector_cycles(e, target)
+            cycles += vector_cycles(e, target)
     cycles += sum(_column_cycles(store.offset.coefficient(row), lanes) + 0.5 for store in kernel.stores)
     return WAITING * cycles
 
@@ -600,7 +603,7 @@ def cycles_of_rows(kernel: Kernel, row: Axis, lanes: int, target: Processor) -> 
                 continue
             seen.add(id(e))
             turns = _vectors([axis for axis in around if axis in e.axes], lane, lanes)
-            cycles += turns * (0.5 if isinstance(e, Load) else _vector_cycles(e, target))
+            cycles += turns * (0.5 if isinstance(e, Load) else vector_cycles(e, target))
             if isinstance(e, Reduce):
                 if lane not in e.axes:  # lanes lie along the sum
                     cycles += REDUCED_VECTOR * turns
@@ -621,7 +624,7 @@ def _column_cycles(step: int, lanes: int) -> float:
     return max(0, width - 1).bit_length() + (1.5 if step > lanes else 0.5)
 
 
-def _vector_cycles(expression: Expression, target: Processor) -> float:
+def vector_cycles(expression: Expression, target: Processor) -> float:
     """Cycles of a vector of values of an expression, without its operands."""
     cost = _own_cycles(expression, 1)
     return cost if cost > 1 else cost / target.multiply_adds

@@ -27,6 +27,7 @@ from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.schedules.sweeps import sums_in_one_loop
 from pullback.compiler.target import Processor
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, operands_of, turns_of, walk
+from pullback.loops.fixed import fixed_values
 from pullback.loops.nest import Strips, nest_of, parallelise, split, strips_of, vectorise
 
 __all__ = ["MapSchedule", "lane_axis", "lane_strips", "schedule_map", "side_by_side"]
@@ -164,14 +165,19 @@ def lane_strips(axis: Axis, roots: Sequence[Expression], lanes: int, target: Pro
 def row_fits_registers(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> bool:
     """Whether all of ``axis`` is at once in registers: more of them where ``roots`` need few others."""
     most = SIDE_BY_SIDE
-    if _unrolled(roots) == SIDE_BY_SIDE:
+    if _functions(roots, axis) <= CHEAP_FUNCTIONS:
         most = max(SIDE_BY_SIDE, int(HELD_ROW * target.vector_registers))
     return -(-axis.extent // lanes) <= most
 
 
 def _unrolled(roots: Sequence[Expression]) -> int:
-    functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
-    return SIDE_BY_SIDE if functions <= CHEAP_FUNCTIONS else COSTLY_SIDE_BY_SIDE
+    return SIDE_BY_SIDE if _functions(roots) <= CHEAP_FUNCTIONS else COSTLY_SIDE_BY_SIDE
+
+
+def _functions(roots: Sequence[Expression], row: Axis | None = None) -> int:
+    """How many functions there are; without index arithmetic where a ``row`` is held as a whole: it is constants."""
+    constants = {} if row is None else fixed_values(roots, {row: 0})
+    return sum(1 for e in walk(*roots) if isinstance(e, Apply) and e not in constants)
 
 
 def _reads_far(reduce: Reduce, target: Processor) -> bool:
