@@ -15,8 +15,9 @@ zero: neither reads any.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pullback.compiler.lowering.items import Choice, HostCall, View, While, every_step
 from pullback.compiler.passes.repeated_rows import different_rows
@@ -45,9 +46,10 @@ from pullback.operators.distinct import distinct
 
 __all__ = ["Promise", "counted_rows", "end_rows"]
 
-_KEEP_ZERO = frozenset({"abs", "cast", "multiply", "relu", "where"})
+_KEEP_ZERO = frozenset({"abs", "cast", "multiply", "relu"})
 """Functions that give zero of zeros, without a sign, and false of what is."""
 
+_T = TypeVar("_T")
 _Row = tuple[Axis, int]
 """The axis whose turns are rows, and how many turns a row has."""
 _Fact = tuple[str, Buffer, int]
@@ -99,22 +101,16 @@ def end_rows(
     bound: Mapping[Buffer, View],
 ) -> None:
     """Tell row groups, and products and scatters of rows, where they may end."""
+    regions = [step for step, _ in every_step(steps) if isinstance(step, Region)]
     for promise in promises:
         facts, end = _Facts(steps, promise, results, bound), promise.end
-        regions = [step for step, _ in every_step(steps) if isinstance(step, Region)]
+        jobs = [job for region in regions for job in region.jobs if job.ended is None]
+        for job in facts.settled(jobs, facts.sums_end):
+            job.ended = end
+            facts.ended.update(facts.sums_end(job))
         groups = [g for region in regions for g in region.groups if g.end is None and g.chunks > 1]
-        jobs = [job for region in regions for job in region.jobs]
-        summed = {job: sums for job in jobs if not job.ended and (sums := facts.of_sums(job)) is not None}
-        facts.settle(fact for _, found in summed.values() for fact in found)
-        for job, (axes, zeros) in summed.items():
-            if facts.hold(zeros):
-                job.ended = end
-                facts.ended |= axes
-        wanted = {group: facts.of_rows(group) for group in groups}
-        facts.settle(fact for found in wanted.values() for fact in found or ())
-        for group, found in wanted.items():
-            if found is not None and facts.hold(found):
-                group.end, group.cleared = end, facts.read_as_zero(group)
+        for group in facts.settled(groups, facts.rows_end):
+            group.end, group.cleared = end, facts.read_as_zero(group)
 
 
 def _fact(kind: str, buffer: Buffer, axis: int) -> _Fact:
@@ -150,148 +146,120 @@ class _Facts:
                     self.stores.setdefault(self._view(store.buffer).base, []).append(store)
         self.ended = set[Axis]()
         """Axes whose turns end, of the kernels that have them."""
+        self.asked: dict[_Fact, None] = {}
         self.refuted = set[_Fact]()
-        self.reasons: dict[_Fact, list[set[_Fact]]] = {}
-        self.parts: dict[tuple[Store, _Row], dict[Expression | None, set[_Fact] | None]] = {}
+        self.zeros: dict[tuple[Store, _Row], set[Expression]] = {}
 
-    def settle(self, wanted: Iterable[_Fact]) -> None:
-        """Refute what does not hold of the ``wanted`` facts, and of those that they follow from."""
-        reasons = self.reasons
-        left = list(wanted)
-        while left:
-            fact = left.pop()
-            if fact not in reasons:
-                reasons[fact] = [set()] if fact in self.promise.zeros else list(self._reasons(*fact))
-                left += (each for found in reasons[fact] for each in found)
-        while new := {f for f, found in reasons.items() if not any(map(self.hold, found))} - self.refuted:
-            self.refuted |= new
+    def settled(self, candidates: Sequence[_T], may_end: Callable[[_T], object]) -> list[_T]:
+        """Those that may end, once all is refuted that does not hold of what they ask."""
+        while True:
+            self.zeros.clear()
+            found = [each for each in candidates if may_end(each)]
+            known = len(self.asked), len(self.refuted)
+            for fact in reversed([*self.asked]):
+                if fact not in self.refuted and not self._follows(*fact):
+                    self.refuted.add(fact)
+            if known == (len(self.asked), len(self.refuted)):
+                return found
 
-    def hold(self, facts: Iterable[_Fact]) -> bool:
-        return self.refuted.isdisjoint(facts)
-
-    def read_as_zero(self, group: Group) -> tuple[Buffer, ...]:
-        """What a group writes of which somebody reads rows beyond the size, and relies on their being zero.
-
-        Whole numbers may be places, which are looked up in rows of the last chunk that nobody sees.
-        """
-        bases = {b: self._view(b).base for job in group.jobs for b in job.kernel.writes()}
-        left: list[_Fact] = [fact for fact in self.reasons if fact[0] == "unseen" and self.hold({fact})]
-        left, done = [fact for fact in left if fact[1] in bases.values()], set[_Fact]()
-        zeros = {base for base in bases.values() if base.dtype.kind in "iu"}
-        while left:
-            fact = left.pop()
-            if fact not in done:
-                done.add(fact)
-                if fact[0] == "zero":
-                    zeros.add(fact[1])
-                # that it is unseen by itself comes last
-                left += next((found for found in reversed(self.reasons[fact]) if self.hold(found)), ())
-        return tuple(buffer for buffer, base in bases.items() if base in zeros)
+    def hold(self, kind: str, buffer: Buffer, pitch: int) -> bool:
+        """Whether nothing speaks against a fact so far."""
+        fact = kind, self._view(buffer).base, pitch
+        self.asked[fact] = None
+        return fact not in self.refuted
 
     # -- What is asked
 
-    def of_rows(self, group: Group) -> set[_Fact] | None:
-        """What must hold for a group to end; None where its rows are no rows of these arrays."""
-        found = set[_Fact]()
-        for job in group.jobs:
-            kernel = job.given
-            if job.rows != group.rows or job.alone:
-                return None
-            if isinstance(job.schedule, ScatterSchedule):
-                (store,) = kernel.stores
-                pitch = store.buffer.size // self.capacity
-                if job.rows != self.capacity or not self._is_before(store, pitch):
-                    return None
-                found.add(("unseen", self._view(store.buffer).base, pitch))
-                continue
-            turns, left = divmod(kernel.axes[0].extent, self.capacity)
-            for store in kernel.stores:
-                fact = None if left else self._written(store, (kernel.axes[0], turns))
-                if fact is None or not keeps_to_rows(job, store.buffer):
-                    return None
-                found.add(fact)
-        return found
+    def sums_end(self, job: Job) -> list[Axis]:
+        """The axes along which all sums of a product may end, or the updates of a scatter: none if one may not."""
+        schedule, axes, ends = job.schedule, list[Axis](), False
+        if isinstance(schedule, ScatterSchedule) and schedule.selector is not None:
+            axes, (store,) = [*schedule.positions], job.kernel.stores
+            ends = [axis.extent for axis in axes] == [self.capacity] and self._is_zero(store, (axes[0], 1))
+        elif isinstance(schedule, ContractionSchedule):
+            pairs = schedule.contraction.pairs
+            axes = [pair.depth[-1] for pair in pairs]
+            whole = not isinstance(schedule, PackedContraction) or {a.extent for a in axes} == {self.capacity}
+            loads = ((load, pair.depth[-1]) for pair in pairs for load in (pair.left, pair.right))
+            ends = whole and all(self._reads_zeros(load, (axis, 1)) for load, axis in loads)
+        return axes if ends else []
 
-    def of_sums(self, job: Job) -> tuple[set[Axis], set[_Fact]] | None:
-        """What must hold for all sums of a product to end, or the updates of a scatter, and the axes along which.
+    def rows_end(self, group: Group) -> bool:
+        """Whether a group may end: nobody sees the rows beyond of what it writes, or they are zero."""
+        return all(
+            pitch and (self.hold("unseen", buffer, pitch) or self.hold("zero", buffer, pitch))
+            for buffer, pitch in self._written(group)
+        )
 
-        None where they are not over rows.
+    def read_as_zero(self, group: Group) -> tuple[Buffer, ...]:
+        """What a group writes of which somebody sees rows beyond the size, and relies on their being zero.
+
+        Whole numbers may be places, which are looked up in rows of the last chunk that nobody sees.
         """
-        if isinstance(job.schedule, ScatterSchedule):
-            return self._of_updates(job.kernel, job.schedule)
-        if not isinstance(job.schedule, ContractionSchedule):
-            return None
-        found = set[_Fact]()
-        for pair in job.schedule.contraction.pairs:
-            if isinstance(job.schedule, PackedContraction) and pair.depth[-1].extent != self.capacity:
-                return None
-            for load in (pair.left, pair.right):
-                pitch = load.offset.coefficient(pair.depth[-1])
-                if self._row(load, pitch) != (pair.depth[-1], 1):
-                    return None
-                found.add(("zero", self._view(load.buffer).base, pitch))
-        return {pair.depth[-1] for pair in job.schedule.contraction.pairs}, found
+        written = dict(self._written(group)).items()
+        return tuple(b for b, pitch in written if b.dtype.kind in "iu" or not self.hold("unseen", b, pitch))
 
-    def _of_updates(self, kernel: Kernel, schedule: ScatterSchedule) -> tuple[set[Axis], set[_Fact]] | None:
-        if schedule.selector is None or len(schedule.positions) != 1:
-            return None
-        (store,), (axis,) = kernel.stores, schedule.positions
-        found = self._zeros(store, (axis, 1))[store.value] if axis.extent == self.capacity else None
-        return None if found is None else ({axis}, found)
+    def _written(self, group: Group) -> Iterator[tuple[Buffer, int]]:
+        """What a group writes, and how far its rows are apart there: 0 where they are no rows of these arrays."""
+        for job in group.jobs:
+            kernel, scatter = job.given, isinstance(job.schedule, ScatterSchedule)
+            for store in kernel.stores:
+                pitch = 0
+                if job.rows != group.rows or job.alone:
+                    pass
+                elif scatter and job.rows == self.capacity:
+                    pitch = store.buffer.size // self.capacity
+                    pitch *= self._is_before(store, pitch)
+                elif (
+                    not scatter
+                    and kernel.axes[0].extent % self.capacity == 0
+                    and keeps_to_rows(job, store.buffer)
+                ):
+                    pitch = self._pitch(store, (kernel.axes[0], kernel.axes[0].extent // self.capacity))
+                yield store.buffer, pitch
 
     # -- What follows from what
 
-    def _reasons(self, kind: str, base: Buffer, pitch: int) -> Iterator[set[_Fact]]:
-        """Sets of facts of which each is enough for one to hold."""
+    def _follows(self, kind: str, base: Buffer, pitch: int) -> bool:
+        """Whether a fact follows from others that hold so far."""
+        if (kind, base, pitch) in self.promise.zeros:
+            return True
         if base in self.foreign:
-            return
-        if kind == "unseen":
-            yield {("zero", base, pitch)}
-            seen = base in self.results and (kind, base, pitch) not in self.promise.cut
-            found = None if seen else self._unseen(base, pitch)
-        else:
-            found = self._zero(base, pitch)
-        if found is not None:
-            yield found
+            return False
+        if kind == "zero":
+            stores = self.stores.get(base, ())
+            return bool(stores) and all(self._stays_zero(store, pitch) for store in stores)
+        if base in self.results and (kind, base, pitch) not in self.promise.cut:
+            return False
+        return all(self._shows_nobody(kernel, load, pitch) for kernel, load in self.loads.get(base, ()))
 
-    def _zero(self, base: Buffer, pitch: int) -> set[_Fact] | None:
-        found = set[_Fact]()
-        for store in self.stores.get(base, ()):
-            if store.accumulate and self._is_before(store, pitch):
-                continue
-            row = None if store.accumulate else self._row(store, pitch)
-            reasons = None if row is None else self._zeros(store, row)[store.value]
-            if reasons is None:
-                return None
-            found |= reasons
-        return found if base in self.stores else None
+    def _stays_zero(self, store: Store, pitch: int) -> bool:
+        """Whether a store leaves zeros from the size on."""
+        if store.accumulate:
+            return self._is_before(store, pitch)
+        row = self._row(store, pitch)
+        return row is not None and self._is_zero(store, row)
 
-    def _unseen(self, base: Buffer, pitch: int) -> set[_Fact] | None:
-        found = set[_Fact]()
-        for kernel, load in self.loads.get(base, ()):
-            if self._is_before(load, pitch):
-                continue
-            row = self._row(load, pitch)
-            if row is None:
-                return None
-            if row[0] in self.ended:
-                continue
-            for store in kernel.stores:
-                loads, facts = self._seen(store, row)
-                found |= facts
-                if load in loads:
-                    fact = self._written(store, row) if row[0] in kernel.axes else None
-                    if fact is None:
-                        return None
-                    found.add(fact)
-        return found
+    def _shows_nobody(self, kernel: Kernel, load: Load, pitch: int) -> bool:
+        """Whether what a kernel reads from the size on is in nothing that anybody sees."""
+        row = self._row(load, pitch)
+        if self._is_before(load, pitch) or (row is not None and row[0] in self.ended):
+            return True
+        if row is None:
+            return False
+        shown = [store for store in kernel.stores if load in self._seen(store, row)]
+        return not shown or (
+            row[0] in kernel.axes
+            and all(
+                (apart := self._pitch(store, row)) and self.hold("unseen", store.buffer, apart)
+                for store in shown
+            )
+        )
 
-    def _written(self, store: Store, row: _Row) -> _Fact | None:
-        """What must hold for a store to be done without its rows from the size on, if those are turns of an axis."""
+    def _pitch(self, store: Store, row: _Row) -> int:
+        """How far the rows that a store writes are apart, if those are turns of an axis, else 0."""
         pitch = store.offset.coefficient(row[0]) * row[1]
-        if self._row(store, pitch) != row:
-            return None
-        return "unseen", self._view(store.buffer).base, pitch
+        return pitch if self._row(store, pitch) == row else 0
 
     # -- Expressions
 
@@ -343,55 +311,59 @@ class _Facts:
             and self._view(limit.buffer).after(limit.offset.constant) == View(self.size)
         )
 
-    def _zeros(self, store: Store, row: _Row) -> dict[Expression | None, set[_Fact] | None]:
-        """Of each part of a store what must hold for it to be zero, or false, from the size on; None if it is not."""
-        if (store, row) in self.parts:
-            return self.parts[store, row]
-        found = self.parts[store, row] = dict[Expression | None, set[_Fact] | None]()
+    def _is_zero(self, store: Store, row: _Row) -> bool:
+        """Whether what is stored is zero from the size on."""
+        return store.value in self._zeros(store, row)
+
+    def _reads_zeros(self, load: Load, row: _Row) -> bool:
+        """Whether what is read lies in such rows, which are zero from the size on."""
+        pitch = load.offset.coefficient(row[0]) * row[1]
+        return self._row(load, pitch) == row and self.hold("zero", load.buffer, pitch)
+
+    def _zeros(self, store: Store, row: _Row) -> set[Expression]:
+        """The parts of a store that are zero, or false, from the size on."""
+        if (store, row) in self.zeros:
+            return self.zeros[store, row]
+        found = self.zeros[store, row] = set[Expression]()
         for part in walk(*store.roots()):
-            zeros = [found[each] for each in part.operands]
-            made: set[_Fact] | None = None
+            zero = [each in found for each in part.operands]
             if isinstance(part, Literal):
-                made = None if part.value.tobytes().strip(b"\0") else set()
+                made = not part.value.tobytes().strip(b"\0")
             elif isinstance(part, Load):
-                pitch = part.offset.coefficient(row[0]) * row[1]
-                made = None if part.guard is None else zeros[-1]
-                if made is None and self._row(part, pitch) == row:
-                    made = {("zero", self._view(part.buffer).base, pitch)}
-            elif self._is_mask(part, row):
-                made = set()
-            elif isinstance(part, Apply) and part.function == "logical_and":
-                made = next((each for each in zeros if each is not None), None)
-            elif isinstance(part, Reduce) and part.kind == "add" and row[0] not in part.over:
-                made = zeros[0]
-            elif isinstance(part, Apply) and part.function in _KEEP_ZERO:
-                if part.function == "where":
-                    zeros = zeros[::2] if zeros[0] is not None else zeros[1:]
-                if None not in zeros:
-                    made = set().union(*(each or () for each in zeros))
-            found[part] = made
+                made = (part.guard is not None and zero[-1]) or self._reads_zeros(part, row)
+            elif isinstance(part, Reduce):
+                made = part.kind == "add" and row[0] not in part.over and zero[0]
+            elif operands_of(part, "where"):
+                made = zero[2] and (zero[0] or zero[1])
+            elif operands_of(part, "logical_and"):
+                made = any(zero)
+            else:
+                made = isinstance(part, Apply) and part.function in _KEEP_ZERO and all(zero)
+            if made or self._is_mask(part, row):
+                found.add(part)
         return found
 
-    def _seen(self, store: Store, row: _Row) -> tuple[set[Load], set[_Fact]]:
-        """The reads that a store depends on from the size on, if some facts about masks hold."""
-        loads, facts, zeros = set[Load](), set[_Fact](), self._zeros(store, row)
-        done, stack = set[Expression](), list(store.roots())
+    def _seen(self, store: Store, row: _Row) -> set[Load]:
+        """The reads that a store depends on from the size on."""
+        zeros, done, stack = self._zeros(store, row), set[Expression](), list(store.roots())
         while stack:
             part = stack.pop()
             if part in done:
                 continue
-            done.add(part)
-            shown = list(part.operands)
-            mask = part.guard if isinstance(part, Load) else next(iter(operands_of(part, "where")), None)
-            masked = None if mask is None else zeros[mask]
-            if masked is not None:
-                facts |= masked
-                if operands_of(part, "where"):
-                    stack += _sums_of_their_own(shown.pop(1), row[0])
-            elif isinstance(part, Load):
-                loads.add(part)
+            choice, guard = operands_of(part, "where"), isinstance(part, Load) and part.guard
+            masks = choice[:1] or operands_of(part, "logical_and") or ((guard,) if guard else ())
+            mask = next((each for each in masks if each in zeros), None)
+            if mask is None:
+                shown, hidden = part.operands, tuple[Expression, ...]()
+            elif choice:
+                shown, hidden = choice[::2], choice[1:2]
+            else:
+                shown, hidden = (mask,), tuple(each for each in part.operands if each is not mask)
+            if mask is None or not isinstance(part, Load):
+                done.add(part)
             stack += shown
-        return loads, facts
+            stack += (own for each in hidden for own in _sums_of_their_own(each, row[0]))
+        return {part for part in done if isinstance(part, Load)}
 
 
 def _sums_of_their_own(masked: Expression, axis: Axis) -> Iterator[Expression]:
