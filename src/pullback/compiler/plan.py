@@ -119,8 +119,6 @@ class _Planner:
         self.constants: dict[Buffer, np.ndarray] = {}
         self.counted: dict[Buffer, float] = {}
         """What part of the rows that a call counts there will be."""
-        self.shown: dict[str, Any] = {}
-        """What stages show beside kernels and regions."""
 
     def program(self, graph: Graph, donated: Mapping[int, int], passes: Sequence[Pass]) -> Planned:
         """The whole program."""
@@ -129,8 +127,8 @@ class _Planner:
         arguments = [Buffer(f"argument{k}", v.dtype, v.shape) for k, v in enumerate(graph.inputs)]
         results = [Buffer(f"result{k}", node.dtype, node.shape) for k, node in enumerate(graph.outputs)]
         views = [View(buffer) for buffer in arguments], [View(buffer) for buffer in results]
-        looped, ends = has_loops(graph), Ends(arguments, results, self.constants)
-        if looped:
+        ends = Ends(arguments, results, self.constants)
+        if has_loops(graph):
             items = arranged(graph, *views, donated, self.constants)
             self.see("loops", graph, lowered=ends, items=tuple(items))
         else:
@@ -140,8 +138,7 @@ class _Planner:
         steps: list[Step] = []
         for item in items:
             steps += self.block(item) if isinstance(item, Block) else self.held(item)
-        sizes = arguments if looped else self.shown["lowered"].arguments
-        promised = (Promise.of(limit, sizes, arguments, results) for limit in limits)
+        promised = (Promise.of(limit, arguments, results) for limit in limits)
         end_rows(steps, [*promised, *counted], results, self.bound)
         slots = Slots(len(arguments), len(results), len(self.constants))
         addressed = {
@@ -153,14 +150,10 @@ class _Planner:
             )
             for position, buffer in enumerate(buffers)
         }
-        if not looped:
-            addressed.update((buffer, addressed[view.base]) for buffer, view in self.bound.items())
-            self.bound.clear()
         memory = plan_memory(steps, addressed, self.schedules.target.apart_bytes, self.bound)
-        if looped:
-            taken = {results[result]: arguments[argument] for result, argument in donated.items()}
-            self.shown = {"lowered": ends, "aliased": taken, "bound": dict(self.bound)}
-        self.see("memory", graph, **self.shown, regions=tuple(steps), memory=memory)
+        taken = {results[result]: arguments[argument] for result, argument in donated.items()}
+        shown = {"lowered": ends, "aliased": taken, "bound": self.bound}
+        self.see("memory", graph, **shown, regions=tuple(steps), memory=memory)
         constants = tuple(self.constants.values())
         return Planned(
             self.processor, tuple(steps), slots, addressed, self.bound, memory, constants, tuple(results)
@@ -226,10 +219,10 @@ class _Planner:
             lowered.outputs[output]: lowered.arguments[argument] for output, argument in block.aliased.items()
         }
         kernels, before = arrange(kernels, aliased)
-        self.shown = {"lowered": lowered, "aliased": aliased}
-        self.see("donate", block.graph, **self.shown, kernels=tuple(kernels))
+        shown = {"lowered": lowered, "aliased": aliased}
+        self.see("donate", block.graph, **shown, kernels=tuple(kernels))
         regions = make_regions(kernels, before, self.schedules)
-        self.see("regions", block.graph, **self.shown, regions=tuple(regions))
+        self.see("regions", block.graph, **shown, regions=tuple(regions))
         return list(regions)
 
     # ------------------------------------------------------------------ loops and choices

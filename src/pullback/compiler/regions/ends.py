@@ -71,13 +71,11 @@ class Promise:
     """What part of the capacity the size is expected to be."""
 
     @classmethod
-    def of(
-        cls, limit: Limit, sizes: Sequence[Buffer], arguments: Sequence[Buffer], results: Sequence[Buffer]
-    ) -> Promise:
+    def of(cls, limit: Limit, arguments: Sequence[Buffer], results: Sequence[Buffer]) -> Promise:
         """What callers of a program for any size promise."""
         zeros = frozenset(_fact("zero", arguments[k], axis) for k, axis in limit.zeros)
         cut = frozenset(_fact("unseen", results[k], axis) for k, axis in limit.cut)
-        return cls(End(sizes[limit.size], limit.capacity), zeros, cut)
+        return cls(End(arguments[limit.size], limit.capacity), zeros, cut)
 
 
 def counted_rows(items: Iterable[object]) -> Iterator[Promise]:
