@@ -8,20 +8,9 @@ from dataclasses import replace
 
 from pullback.compiler.kernels.order import Users, sort_kernels
 from pullback.compiler.lowering.lower import axes_of
-from pullback.compiler.schedules.contraction import find_contraction
 from pullback.compiler.schedules.cost import FEW_UPDATES
-from pullback.loops import (
-    Affine,
-    Axis,
-    Buffer,
-    Kernel,
-    Load,
-    Store,
-    element,
-    load_at,
-    staged,
-    turns_of,
-)
+from pullback.loops import Buffer, Kernel, Load, Store, load_at, staged
+from pullback.loops.dependences import dependences
 from pullback.loops.kernel import with_buffer
 
 __all__ = ["arrange"]
@@ -155,33 +144,15 @@ def _in_place(program: Users, result: Buffer, argument: Buffer) -> bool:
     stores = [store for store in writer.stores if store.buffer is result]
     if len({store.inner for store in stores}) > 1:  # parts that are joined, in loops of their own
         return False
-    store, offsets = stores[0], {store.offset for store in stores}
-    product = find_contraction(writer)
-    operands = [] if product is None else [load for pair in product.pairs for load in (pair.left, pair.right)]
-    for other in writer.stores:
-        for load in other.loads:
-            if load.buffer is not argument:
-                continue
-            if load in operands or load.dynamic:
-                return False
-            if other.inner == store.inner:
-                if load.offset not in offsets:
-                    return False
-            elif (
-                len(other.inner) >= len(store.inner)
-                or len(stores) > 1
-                or not _same_row(load, store, writer.axes)
-            ):
-                return False
-    return True
-
-
-def _same_row(load: Load, store: Store, rows: Sequence[Axis]) -> bool:
-    """Whether each turn of ``rows`` reads only of the elements that ``store``, later in the turn, writes.
-
-    Loops inside a turn run by their depth, the row's own values first.
-    """
-    pitch = max(1, turns_of(store.inner))
-    numbers = [split and split[0] for split in (load.offset.divide(pitch), store.offset.divide(pitch))]
-    wanted = element(map(Affine.of, rows), [axis.extent for axis in rows])
-    return numbers == [wanted, wanted]
+    if any(dependences(with_buffer(writer, argument, result))):
+        return False  # a turn would read what another one overwrites
+    # Loops inside a turn run by their depth, the row's own values first.
+    inner, offsets = stores[0].inner, {store.offset for store in stores}
+    return all(
+        load.offset in offsets and not load.dynamic
+        if other.inner == inner
+        else len(other.inner) < len(inner) and len(stores) == 1
+        for other in writer.stores
+        for load in other.loads
+        if load.buffer is argument
+    )
