@@ -86,6 +86,16 @@ class Affine:
         """The axes that the index depends on."""
         return tuple(axis for axis, _ in self.terms)
 
+    def goes_through(self, axes: Sequence[Axis]) -> bool:
+        """Whether the turns of ``axes``, the last of them first, are steps from one element to the next.
+
+        >>> i, j = Axis("i", 3), Axis("j", 4)
+        >>> index = Affine.of(i) * 4 + Affine.of(j)
+        >>> index.goes_through([i, j]), index.goes_through([i])
+        (True, False)
+        """
+        return all(self.coefficient(axis) == turns_of(axes[k:]) for k, axis in enumerate(axes, 1))
+
     def without(self, axes: Iterable[Axis]) -> Affine:
         """The index with ``axes`` held at 0."""
         dropped = set(axes)

@@ -51,7 +51,6 @@ from pullback.loops import (
     Store,
     matched,
     rewrite,
-    row_major,
     turns_of,
     walk,
 )
@@ -129,34 +128,23 @@ def _fused_horizontally(first: Kernel, second: Kernel) -> Kernel | None:
 
 
 def _sweep_together(short: Kernel, long: Kernel, axes: dict[Axis, Affine]) -> bool:
-    """Whether the turns of a kernel are the rows of a large array that both read; ``axes`` are those of its rows."""
+    """Whether the turns of a kernel are the rows of a large array that both read; ``axes`` are those of its rows.
+
+    The longer one goes through it element by element, the shorter one sums over its rows.
+    """
     row = long.axes[-1].extent
     if len(long.axes) != len(short.axes) + 1 or not SHORTEST_SWEPT_ROW <= row <= LONGEST_ROW:
         return False
-    return any(_swept(load, long) and _swept_too(load, axes, short, row) for load in long.loads())
-
-
-def _swept(load: Load, kernel: Kernel) -> bool:
-    """Whether a large array is read element by element, row by row."""
-    steps = [load.offset.coefficient(axis) for axis in kernel.axes]
-    return (
-        load.buffer.nbytes >= LEAST_SWEEP
-        and steps == list(row_major([axis.extent for axis in kernel.axes]))
-        and load.buffer.size == kernel.axes[0].extent * steps[0]
-        and not load.dynamic
-    )
-
-
-def _swept_too(load: Load, axes: dict[Axis, Affine], kernel: Kernel, row: int) -> bool:
-    """Whether the kernel sums over the rows that ``load``, its axes renamed, reads of."""
-    start = load.offset.replace(axes).without([a for a in load.offset.axes if a not in axes])
+    sums = [reduce for reduce in short.reductions if [axis.extent for axis in reduce.over] == [row]]
     return any(
         isinstance(other, Load)
         and other.buffer is load.buffer
-        and other.offset == start + Affine.of(reduce.over[0])
+        and other.offset == load.offset.replace({**axes, long.axes[-1]: Affine.of(reduce.over[0])})
         and not other.dynamic
-        for reduce in kernel.reductions
-        if [axis.extent for axis in reduce.over] == [row]
+        for load in long.loads()
+        if load.buffer.nbytes >= LEAST_SWEEP and load.buffer.size == turns_of(long.axes)
+        if load.offset.goes_through(long.axes) and not load.dynamic
+        for reduce in sums
         for other in walk(reduce.body)
     )
 

@@ -63,7 +63,6 @@ from pullback.loops import (
     matched,
     operands_of,
     rewrite,
-    row_major,
     staged,
     turns_of,
     walk,
@@ -264,11 +263,8 @@ def _shares(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buf
 def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
     """Whether the kernel is a vector times a matrix whose rows lie along its results."""
     axes = (*reduce.over, *kernel.axes)
-    steps = list(row_major([axis.extent for axis in axes]))
     return len(axes) > len(reduce.over) == 1 and any(
-        [load.offset.coefficient(axis) for axis in axes] == steps
-        for load in kernel.loads()
-        if not load.dynamic
+        load.offset.goes_through(axes) for load in kernel.loads() if not load.dynamic
     )
 
 

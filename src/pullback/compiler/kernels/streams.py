@@ -21,7 +21,7 @@ from pullback.compiler.schedules.cost import (
     STAYING,
 )
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Buffer, Kernel, Load, Reduce, row_major, turns_of, walk
+from pullback.loops import Axis, Buffer, Kernel, Load, Reduce, turns_of, walk
 
 __all__ = ["streamed", "streams_of_each", "streams_side_by_side"]
 
@@ -73,9 +73,9 @@ def streams_of_each(kernel: Kernel, reduce: Reduce, target: Processor, made: Col
 
 def _matrices(reduce: Reduce, row: Sequence[Axis], around: Sequence[Axis] = ()) -> Iterator[tuple[Load, int]]:
     """The reads of matrices whose rows lie along the axes of a ``row``, with how many bytes these are apart."""
-    depth, steps = reduce.over[0], list(row_major([axis.extent for axis in row]))
+    depth = reduce.over[0]
     for load in walk(reduce.body):
         if isinstance(load, Load) and not load.dynamic and load.axes == {depth, *row, *around}:
             apart = load.offset.coefficient(depth)
-            if apart >= turns_of(row) and [load.offset.coefficient(axis) for axis in row] == steps:
+            if apart >= turns_of(row) and load.offset.goes_through(row):
                 yield load, apart * load.dtype.itemsize
