@@ -31,9 +31,6 @@ depthwise convolution whose channels lie last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from pullback.compiler.kernels.canonicalise import coalesced_axes
 from pullback.compiler.kernels.strips import in_column_strips, shares_columns
@@ -219,25 +216,24 @@ class _Copies:
         self.buffers: dict[tuple[object, ...], Buffer] = {}
         parts: dict[tuple[Buffer, tuple[int, ...]], dict[tuple[int, ...], int]] = {}
         for load, axes in reads:
-            place = _place_of(load, axes)
-            if place is not None and max(place.steps) > 1:
-                elements = parts.setdefault((load.buffer, place.dimensions), {})
-                elements[place.starts] = max(turns_of(axes), elements.get(place.starts, 0))
+            dimensions, places = _places_of(load, axes)
+            if any(step > 1 for place in places for _, step in place.terms):
+                elements = parts.setdefault((load.buffer, dimensions), {})
+                starts = tuple(place.constant for place in places)
+                elements[starts] = max(turns_of(axes), elements.get(starts, 0))
         self.wholes = {key for key, elements in parts.items() if sum(elements.values()) >= key[0].size}
 
     def read(self, load: Load, axes: Sequence[Axis]) -> tuple[list[Kernel], Load]:
         """The kernel that makes a copy of ``load`` with ``axes`` in order, the first time, and the read of it."""
-        place = _place_of(load, axes)
-        if place is None or (load.buffer, place.dimensions) not in self.wholes:
+        dimensions, places = _places_of(load, axes)
+        if (load.buffer, dimensions) not in self.wholes:
             terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
             return self._copy((load.buffer, load.offset.constant, terms), load, axes, [*map(Affine.of, axes)])
         shape = load.buffer.shape
-        every = [Axis(axis.name, shape[d]) for axis, d in zip(axes, place.dimensions)]
+        every = [Axis(axis.name, shape[d]) for axis, d in zip(axes, dimensions)]
         steps = row_major(shape)
-        index = Affine.total(Affine.of(axis) * steps[d] for axis, d in zip(every, place.dimensions))
-        whole = Load(load.buffer, index)
-        found = (Affine.of(a) * step + start for a, step, start in zip(axes, place.steps, place.starts))
-        return self._copy((load.buffer, place.dimensions), whole, every, [*found])
+        index = Affine.total(Affine.of(axis) * steps[d] for axis, d in zip(every, dimensions))
+        return self._copy((load.buffer, dimensions), Load(load.buffer, index), every, places)
 
     def _copy(
         self, key: tuple[object, ...], load: Load, axes: Sequence[Axis], index: Sequence[Affine]
@@ -254,42 +250,30 @@ class _Copies:
         return made, load_at(self.buffers[key], index)
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a read goes in its array: the dimension, the first index and the step of each of its axes in order."""
+def _places_of(load: Load, axes: Sequence[Axis]) -> tuple[tuple[int, ...], list[Affine]]:
+    """The dimension of its array in which each of ``axes`` stays in a read, and the index there; else none.
 
-    dimensions: tuple[int, ...]
-    starts: tuple[int, ...]
-    steps: tuple[int, ...]
-
-
-def _place_of(load: Load, axes: Sequence[Axis]) -> _Place | None:
-    """Where ``load`` goes, if each of ``axes`` stays in a dimension of its own, and every dimension has one.
-
-    Along the last one it must go without a step, as copies are read in vectors.
+    Every dimension must have one. Along the last one it must go without a step, as copies are read in vectors.
 
     >>> import numpy as np
     >>> x = Buffer("x", np.dtype(np.float32), (3, 4, 6))
     >>> i, j, k = Axis("i", 3), Axis("j", 2), Axis("k", 3)
-    >>> _place_of(Load(x, Affine.of(i) * 24 + Affine.of(j) * 12 + Affine.of(k) * 2 + 7), (j, k, i))
-    _Place(dimensions=(1, 2, 0), starts=(1, 1, 0), steps=(2, 2, 1))
+    >>> read = Load(x, Affine.of(i) * 24 + Affine.of(j) * 12 + Affine.of(k) * 2 + 7)
+    >>> dimensions, places = _places_of(read, (j, k, i))
+    >>> print(dimensions, *places, sep=", ")
+    (1, 2, 0), 2*j + 1, 2*k + 1, i
     """
-    shape = load.buffer.shape
-    if len(axes) != len(shape) or not load.is_plain or not 0 <= load.offset.constant < load.buffer.size:
-        return None
-    starts, strides = np.unravel_index(load.offset.constant, shape), row_major(shape)
-    places: list[tuple[int, int, int]] = []
-    for axis in axes:
-        along = load.offset.coefficient(axis)
-        dimension = next(number for number, stride in enumerate(strides) if along % stride == 0)
-        start, step = int(starts[dimension]), along // strides[dimension]
-        if step <= 0 or start + step * (axis.extent - 1) >= shape[dimension]:
-            return None
-        places.append((dimension, start, step))
-    dimensions = tuple(dimension for dimension, _, _ in places)
-    if sorted(dimensions) != list(range(len(shape))) or places[-1][2] > 1:
-        return None
-    return _Place(dimensions, *(tuple(each) for each in list(zip(*places))[1:]))
+    rest, along = load.offset, dict[tuple[Axis, ...], tuple[int, Affine]]()
+    for dimension, stride in enumerate(row_major(load.buffer.shape)):
+        split = rest.divide(stride)
+        if split is None:
+            break
+        place, rest = split
+        along[place.axes] = dimension, place
+    wanted = [(axis,) for axis in axes]
+    if not load.is_plain or {*along} != {*wanted} or along[wanted[-1]][1].coefficient(axes[-1]) != 1:
+        return (), []
+    return tuple(along[axis][0] for axis in wanted), [along[axis][1] for axis in wanted]
 
 
 def _pitch(row: int, itemsize: int, line: int) -> int:
