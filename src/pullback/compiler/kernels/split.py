@@ -409,40 +409,30 @@ def _in_parts(
     The axis of parts is inside of as many of the kernel's axes as stay ``outside``. Where a part is one turn, what
     stands ``beside`` the sum of that turn is added to it.
     """
-    first = reduce.over[0]
+    first, *rest = reduce.over
     size, left = divmod(first.extent, parts)
     number = Axis(first.name, parts + bool(left))
     axes = (*kernel.axes[:outside], number, *kernel.axes[outside:])
     shape = tuple(axis.extent for axis in axes)
     buffer = Buffer(f"part_{kernel.stores[0].buffer.name}", reduce.dtype, shape)
-    pieces = [(0, parts, size), (parts, 1, left)] if left else [(0, parts, size)]
-    program = [_part(kernel, reduce, buffer, *piece, outside) for piece in pieces]
-    each: Expression = load_at(buffer, [*map(Affine.of, axes)])
+    place, program = element(map(Affine.of, axes), shape), list[Kernel]()
+    for start, count, turns in ((0, parts, size), (parts, 1, left))[: 1 + bool(left)]:
+        own, inner = {number: Axis(first.name, count)}, Axis(first.name, turns)
+        own |= {axis: Axis(axis.name, axis.extent) for axis in kernel.axes}
+        new = {old: Affine.of(axis) for old, axis in own.items()}
+        new[first] = new[number] * turns + Affine.of(inner) + start * size
+        new[number] += start
+        over = tuple(axis for axis in (inner, *rest) if axis.extent > 1)
+        body = rewrite(reduce.body, new, {}, {})
+        value = Reduce(reduce.kind, over, body, reduce.dtype) if over else body
+        within = tuple(own[axis] for axis in axes if axis is not number or count > 1)
+        part = Kernel(within, (Store(buffer, place.replace(new), value),))
+        program.append(part if outside else coalesced_axes(part))
+    each: Expression = Load(buffer, place)
     if beside is not None:
         each = Apply("add", (each, rewrite(beside, {first: Affine.of(number)}, {}, {})), reduce.dtype)
     total = Reduce(reduce.kind, (number,), each, reduce.dtype)
     return [*program, _replaced(kernel, reduce, total)]
-
-
-def _part(
-    kernel: Kernel, reduce: Reduce, buffer: Buffer, number: int, parts: int, size: int, outside: int
-) -> Kernel:
-    """The kernel of ``parts`` sums of ``size``, from part ``number`` of ``buffer`` to the last of their size."""
-    first, *rest = reduce.over
-    outer, inner = Axis(first.name, parts), Axis(first.name, size)
-    start = first.extent - size if number else 0
-    own = tuple(Axis(axis.name, axis.extent) for axis in kernel.axes)
-    new = {old: Affine.of(axis) for old, axis in zip(kernel.axes, own)}
-    new[first] = Affine.of(outer) * size + Affine.of(inner) + start
-    body = rewrite(reduce.body, new, {}, {})
-    over = tuple(axis for axis in (inner, *rest) if axis.extent > 1)
-    value: Expression = Reduce(reduce.kind, over, body, reduce.dtype) if over else body
-    places = (*own[:outside], outer, *own[outside:])
-    axes = tuple(axis for axis in places if axis is not outer or parts > 1)
-    index = [*map(Affine.of, places)]
-    index[outside] += number
-    part = Kernel(axes, (Store(buffer, element(index, buffer.shape), value),))
-    return part if outside else coalesced_axes(part)
 
 
 def _replaced(kernel: Kernel, old: Reduce, new: Reduce) -> Kernel:
