@@ -250,38 +250,25 @@ class _Planner:
         trips *= loop.counter.trips
         moving = {view.base for view in written_by(loop.steps)}
         before: list[Kernel] = []
-        parts: list[list[Kernel] | list[Step]] = []
+        parts: list[tuple[list[Kernel], list[Step]]] = []
         for item in loop.steps:
             if not isinstance(item, Block):
-                parts.append(self.held(item, trips))
+                parts.append(([], self.held(item, trips)))
                 continue
             _, kernels = self.kernels(item, moving)
             fixed = self._fixed(kernels, moving)
             before += fixed
-            parts.append([kernel for kernel in kernels if kernel not in fixed])
+            parts.append(([kernel for kernel in kernels if kernel not in fixed], []))
         done_once = list[Step](self._schedule(before, trips // loop.counter.trips))
         # Chunks that go through all turns by themselves may be short in each; those that wait in each turn may not.
         for often in (trips, 1):
-            steps = self._steps(parts, often)
-            if len(steps) == 1 and isinstance(steps[0], Region):
-                region = steps[0]
-                if len(region.groups) == 1 and region.groups[0].turns is None:
-                    (group,) = region.groups
+            turn = [step for own, held in parts for step in (*self._schedule(own, often), *held)]
+            match steps := one_after_another(turn, {}):
+                case [Region(groups=[Group(turns=None) as group])]:
                     if group.chunks == 1 or self._rows_stay(group, loop):
                         group.turns = loop.counter
-                        return [*done_once, region]
+                        return [*done_once, *steps]
         return [*done_once, *_in_one_chunk([Loop(loop.counter, steps)])]
-
-    def _steps(self, parts: Sequence[Sequence[Any]], trips: int) -> list[Step]:
-        """What a turn does: kernels in regions, those of a single chunk that follow each other as one, and loops."""
-        return one_after_another(
-            (
-                step
-                for part in parts
-                for step in (self._schedule(part, trips) if part and isinstance(part[0], Kernel) else part)
-            ),
-            {},
-        )
 
     def _schedule(self, kernels: Sequence[Kernel], trips: int) -> list[Region]:
         return make_regions(kernels, {}, self.schedules, trips)
