@@ -58,14 +58,11 @@ def _in_blocks(reduce: Reduce) -> Expression:
         position -= 1
     *outer, axis = reduce.over[: position + 1]
     inner = reduce.over[position + 1 :]
-    turns = _turns(axis.extent, most // terms)
-    if turns == 1 and inner:  # the axes inside make the block
-        whole = Reduce("add", inner, reduce.body, reduce.dtype)
-        return _again(Reduce("add", (*outer, axis), whole, reduce.dtype))
     sums: list[Expression] = []
-    for (*number, turn), index in in_strips(axis, turns):
+    for (*number, turn), index in in_strips(axis, _turns(axis.extent, most // terms)):
         body = rewrite(reduce.body, {axis: index}, {}, {})
-        block, over = Reduce("add", (turn, *inner), body, reduce.dtype), (*outer, *number)
+        inside = inner if turn.extent == 1 and inner else (turn, *inner)
+        block, over = Reduce("add", inside, body, reduce.dtype), (*outer, *number)
         sums.append(_again(Reduce("add", over, block, reduce.dtype)) if over else block)
     return sums[0] if len(sums) == 1 else Apply("add", sums, reduce.dtype)
 
