@@ -196,22 +196,18 @@ def one_after_another(steps: Iterable[S], before: Mapping[Kernel, Iterable[Kerne
     """
     joined: list[S | Region] = []
     for step in steps:
-        one = _joined(joined[-1], step, before) if joined else None
-        if one is None:
-            joined.append(step)
-        else:
-            joined[-1] = one
+        match [*joined[-1:], step]:
+            case [
+                Region(groups=[Group(chunks=1, turns=None)]) as first,
+                Region(groups=[Group(chunks=1, turns=None)]) as second,
+            ] if not _may_stop(first, second, before):
+                joined[-1] = Region([Group(1, [*first.jobs, *second.jobs])])
+            case _:
+                joined.append(step)
     return joined
 
 
-def _joined(first: object, second: object, before: Mapping[Kernel, Iterable[Kernel]]) -> Region | None:
-    """Two regions of a single chunk each as one that does one after the other, without a loop in either."""
-    if not (isinstance(first, Region) and isinstance(second, Region)):
-        return None
-    groups = (*first.groups, *second.groups)
-    if len(groups) != 2 or any(group.chunks > 1 or group.turns is not None for group in groups):
-        return None
+def _may_stop(first: Region, second: Region, before: Mapping[Kernel, Iterable[Kernel]]) -> bool:
+    """Whether what a region finds may be why another one must not begin."""
     may_fail = {job.given for job in first.jobs if job.kernel.has_checks}
-    if any(may_fail.intersection(before.get(job.given, ())) for job in second.jobs):
-        return None
-    return Region([Group(1, [*first.jobs, *second.jobs])])
+    return any(may_fail.intersection(before.get(job.given, ())) for job in second.jobs)
