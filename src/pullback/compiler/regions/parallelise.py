@@ -17,13 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from pullback.compiler.kernels.order import added, dependencies, users_of
+from pullback.compiler.kernels.order import dependencies, users_of
 from pullback.compiler.regions.chunks import in_chunks, wanted_chunks
-from pullback.compiler.regions.steps import Group, Job, Region, keeps_to_rows
+from pullback.compiler.regions.steps import Group, Job, Region, buffers_of, keeps_to_rows
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.cost import MOST_CHUNKS, SHORT_CYCLES
 from pullback.compiler.schedules.map import MapSchedule
-from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.loops import Kernel
 
 __all__ = ["make_regions", "one_after_another"]
@@ -149,14 +148,9 @@ def _same_rows(producer: Job, consumer: Job) -> bool:
 
     The rows of a scatter are mostly those of its target. What it adds there, and where, it then reads from anywhere.
     """
-    for buffer in producer.kernel.writes():
-        written = buffer in consumer.kernel.writes()
-        if written and added(consumer.kernel) and not isinstance(consumer.schedule, ScatterSchedule):
-            return False
-        used = written or buffer in consumer.kernel.reads()
-        if used and not (keeps_to_rows(producer, buffer) and keeps_to_rows(consumer, buffer)):
-            return False
-    return True
+    touched = buffers_of(consumer.kernel)
+    handed_on = [buffer for buffer in producer.kernel.writes() if buffer in touched]
+    return all(keeps_to_rows(job, buffer) for buffer in handed_on for job in (producer, consumer))
 
 
 def _reads_own_rows(reader: Job, writer: Job) -> bool:
