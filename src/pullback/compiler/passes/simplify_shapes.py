@@ -25,6 +25,7 @@ output %2
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -44,6 +45,7 @@ from pullback.compiler.passes.rewriting import (
     sliced,
 )
 from pullback.graph import Node, Operation
+from pullback.loops import Affine, Axis, Expression, Index, Literal, turns_of
 from pullback.operators.concatenation import concatenate
 from pullback.operators.interleave import interleave, part_shape, places
 from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse, transpose
@@ -68,64 +70,64 @@ def only_units(before: Shape, after: Shape) -> bool:
     return squeezed(before) == squeezed(after)
 
 
-# -- reshape, broadcast, transpose
+# -- other places of the same elements
 
 
-def _reshape(node: Operation) -> Node | None:
-    (x,) = node.inputs
-    if x.shape == node.shape:
-        return x
-    if (first := inner(x, "reshape")) is not None:
+def _view(node: Operation) -> Node | None:
+    """What operators of one kind, broadcasts and reshapes make of an array, said by as few of them as can say it.
+
+    Their lowerings tell at which index of the array each element is found.
+    """
+    if node.operator is reshape and (first := inner(node.inputs[0], "reshape")) is not None:
         return reshape(first.inputs[0], shape=node.shape)
-    if (spread := inner(x, "broadcast")) is not None:
-        return _reshape_of_broadcast(spread, node.shape)
-    return None
+    axes = [Axis("i", extent) for extent in node.shape]
+    index: list[Index] = [Affine.of(axis) for axis in axes]
+    x: Node = node
+    made: Node | None = None
+    while isinstance(x, Operation) and (x.operator in (node.operator, broadcast) or _adds_units(x)):
+        index = _read_at(x, index)
+        (x,) = x.inputs
+        known = [i for i in index if isinstance(i, Affine) and len(i.terms) < 2]
+        if len(known) == x.ndim:
+            made = _followed(x, known, axes)
+    return made
 
 
-def _reshape_of_broadcast(spread: Operation, shape: Shape) -> Node | None:
-    (x,), axes = spread.inputs, spread.attributes["axes"]
-    if not x.shape:
-        return broadcast(x, shape=shape, axes=())
-    if 1 in x.shape or not only_units(spread.shape, shape):
-        return None
-    place = dict(zip(long_axes(spread.shape), long_axes(shape)))
-    return broadcast(x, shape=shape, axes=tuple(place[axis] for axis in axes))
+def _adds_units(node: Operation) -> bool:
+    return node.operator is reshape and only_units(node.inputs[0].shape, node.shape)
 
 
-def _broadcast(node: Operation) -> Node | None:
-    (x,), axes = node.inputs, node.attributes["axes"]
-    if x.shape == node.shape:
-        return x
-    if (first := inner(x, "broadcast")) is not None:
-        through = tuple(axes[axis] for axis in first.attributes["axes"])
-        return broadcast(first.inputs[0], shape=node.shape, axes=through)
-    if x.size == node.size:
-        return reshape(x, shape=node.shape)
-    if 1 in x.shape:
-        kept = tuple(axes[axis] for axis in long_axes(x.shape))
-        return broadcast(reshape(x, shape=squeezed(x.shape)), shape=node.shape, axes=kept)
-    return None
+def _read_at(node: Operation, index: Sequence[Index]) -> list[Index]:
+    """The index at which a shape operator reads its operand for the element at ``index``."""
+    read: list[Index] = []
+
+    def operand(at: Sequence[Index]) -> Expression:
+        read.extend(at)
+        return Literal(0, np.dtype(np.int64))
+
+    assert node.operator.lower is not None
+    node.operator.lower(node, [operand], index)
+    return read
 
 
-def _transpose(node: Operation) -> Node | None:
-    (x,), axes = node.inputs, node.attributes["axes"]
-    if axes == tuple(range(len(axes))):
-        return x
-    if (first := inner(x, "transpose")) is not None:
-        return transpose(first.inputs[0], axes=tuple(first.attributes["axes"][axis] for axis in axes))
-    order = [axis for axis in axes if x.shape[axis] != 1]
-    if order == sorted(order):
-        return reshape(x, shape=node.shape)
-    if (spread := inner(x, "broadcast")) is not None:
-        places = [axes.index(axis) for axis in spread.attributes["axes"]]
-        rising = tuple(sorted(range(len(places)), key=places.__getitem__))
-        turned = transpose(spread.inputs[0], axes=rising)
-        return broadcast(turned, shape=node.shape, axes=tuple(places[axis] for axis in rising))
-    if inner(x, "reshape") is not None and len(order) < x.ndim:
-        rank = {axis: position for position, axis in enumerate(sorted(order))}
-        turned = transpose(reshape(x, shape=squeezed(x.shape)), axes=tuple(rank[axis] for axis in order))
-        return reshape(turned, shape=node.shape)
-    return None
+def _followed(x: Node, index: Sequence[Affine], axes: Sequence[Axis]) -> Node:
+    """The elements of ``x`` at an ``index`` that follows each of its axes along one of ``axes``, or along none."""
+    shape = tuple(axis.extent for axis in axes)
+    steps = [sum(step for _, step in i.terms) for i in index]
+    bounds = [i.bounds() if extent and turns_of(i.axes) else (0, -1) for i, extent in zip(index, x.shape)]
+    x = cut(x, [(low, high + 1, abs(step) or 1) for (low, high), step in zip(bounds, steps)])
+    turned = tuple(k for k, step in enumerate(steps) if step < 0)
+    x = reverse(x, axes=turned) if turned else x
+    order = [axes.index(axis) for i in index for axis in i.axes]
+    if order != sorted(order):
+        x = transpose(_shaped(x, squeezed(x.shape)), axes=tuple(np.argsort(order).tolist()))
+    if x.size == math.prod(shape):
+        return _shaped(x, shape)
+    return broadcast(_shaped(x, squeezed(x.shape)), shape=shape, axes=tuple(sorted(order)))
+
+
+def _shaped(x: Node, shape: Shape) -> Node:
+    return x if x.shape == shape else reshape(x, shape=shape)
 
 
 def _outside_units(node: Operation) -> Node | None:
@@ -151,6 +153,10 @@ def _inside_interleaves(node: Operation) -> Node | None:
     if first is None or second is None or first.attributes != second.attributes:
         return None
     return interleave(*map(node.operator, first.inputs, second.inputs), **first.attributes)
+
+
+def _at(values: Shape, axes: Shape) -> Shape:
+    return tuple(values[axis] for axis in axes)
 
 
 def _pool_outside_units(node: Operation) -> Node | None:
@@ -187,49 +193,13 @@ def _iota(node: Operation) -> Node | None:
 
 def _slice(node: Operation) -> Node | None:
     (x,), ranges = node.inputs, ranges_of(node)
-    if x.shape == node.shape:
-        return x
-    if (first := inner(x, "slice")) is not None:
-        return _slice_of_slice(node, first)
-    if (spread := inner(x, "broadcast")) is not None:
-        small, axes = spread.inputs[0], spread.attributes["axes"]
-        if 1 in small.shape:
-            return None
-        return broadcast(cut(small, [ranges[axis] for axis in axes]), shape=node.shape, axes=axes)
     if (joined := inner(x, "concatenate")) is not None:
         return _slice_of_concatenate(joined, ranges)
     if (joined := inner(x, "interleave")) is not None:
         return _slice_of_interleave(joined, ranges)
     if (padded := inner(x, "pad")) is not None:
         return _slice_of_pad(padded, ranges)
-    if (reshaped := inner(x, "reshape")) is not None and node.size:
-        return _slice_of_units(node, reshaped)
     return None
-
-
-def _slice_of_units(node: Operation, reshaped: Operation) -> Node | None:
-    """Axes of one element that are added or dropped before a slice are so after it."""
-    (x,) = reshaped.inputs
-    if not only_units(x.shape, reshaped.shape):
-        return None
-    ranges = ranges_of(node)
-    own = {axis: ranges[place] for axis, place in zip(long_axes(x.shape), long_axes(reshaped.shape))}
-    return reshape(sliced(x, range(x.ndim), own), shape=node.shape)
-
-
-def _at(values: Shape, axes: Shape) -> Shape:
-    return tuple(values[axis] for axis in axes)
-
-
-def _slice_of_slice(node: Operation, first: Operation) -> Node:
-    ranges = []
-    (x,) = first.inputs
-    for extent, size, (low, _, stride), (start, _, step) in zip(
-        x.shape, node.shape, ranges_of(first), ranges_of(node)
-    ):
-        begin, apart = min(low + stride * start, extent), stride * step
-        ranges.append((begin, begin + (size - 1) * apart + 1 if size else begin, apart))
-    return cut(x, ranges)
 
 
 def _slice_of_concatenate(joined: Operation, ranges: list[Range]) -> Node | None:
@@ -262,7 +232,9 @@ def _slice_of_interleave(joined: Operation, ranges: Sequence[Range]) -> Node | N
     if any(step > 1 and step % stride for (_, _, step), stride in zip(ranges, strides)):
         return None
     shape = tuple(-(-(stop - start) // step) for start, stop, step in ranges)
-    left = tuple(stride if step == 1 else 1 for (_, _, step), stride in zip(ranges, strides))
+    left = tuple(
+        stride if stop - start > step == 1 else 1 for (start, stop, step), stride in zip(ranges, strides)
+    )
     parts = dict(zip(places(strides), joined.inputs))
     chosen = []
     for place in places(left):
@@ -293,24 +265,7 @@ def _slice_of_pad(padded: Operation, ranges: Sequence[Range]) -> Node | None:
     return pad(cut(x, own), low=tuple(before), high=tuple(after))
 
 
-# -- reverse, pad, concatenate
-
-
-def _reverse(node: Operation) -> Node | None:
-    (x,), axes = node.inputs, node.attributes["axes"]
-    turned = tuple(axis for axis in axes if x.shape[axis] > 1)
-    if turned != axes:
-        return reverse(x, axes=turned)
-    if not axes:
-        return x
-    if (first := inner(x, "reverse")) is not None:
-        return reverse(first.inputs[0], axes=tuple(sorted({*axes} ^ {*first.attributes["axes"]})))
-    if (spread := inner(x, "broadcast")) is not None:
-        small, places = spread.inputs[0], spread.attributes["axes"]
-        if 1 not in small.shape:
-            own = tuple(axis for axis, place in enumerate(places) if place in axes)
-            return broadcast(reverse(small, axes=own), shape=node.shape, axes=places)
-    return None
+# -- pad, concatenate
 
 
 def _pad(node: Operation) -> Node | None:
@@ -400,11 +355,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         ("window_max", "window_argmax", "gather_at_argmax", "max_unpool"), (_pool_outside_units,)
     ),
     "iota": (_iota,),
-    "reshape": (_reshape,),
-    "broadcast": (_broadcast,),
-    "transpose": (_transpose,),
-    "slice": (_slice,),
-    "reverse": (_reverse,),
+    **dict.fromkeys(("reshape", "broadcast", "transpose", "reverse"), (_view,)),
+    "slice": (_view, _slice),
     "pad": (_pad,),
     "concatenate": (_concatenate,),
 }
