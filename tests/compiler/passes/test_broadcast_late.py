@@ -65,6 +65,27 @@ def test_repetitions_of_repetitions_are_one_broadcast(function, shape, traced: C
     assert_kept(graph, after, [np.random.default_rng(0).standard_normal(shape)])
 
 
+@pytest.mark.parametrize(
+    ("function", "shape", "left"),
+    [
+        (lambda x: pnp.exp(x.reshape(2, 1)) * 2, (2,), ["exp", "multiply", "reshape"]),
+        (
+            lambda x: x.reshape(1, 3) - spread(pnp.sum(x).reshape(1), (1, 3), 0),
+            (3,),
+            ["sum", "broadcast", "subtract", "reshape"],
+        ),
+    ],
+    ids=["a number", "repeated values"],
+)
+def test_axes_of_one_element_come_behind(
+    function, shape, left, traced: Callable, names, assert_kept: Callable
+):
+    graph = traced(function, ("float64", shape))
+    after = optimise(graph, [simplify_shapes, broadcast_late])
+    assert names(after) == left
+    assert_kept(graph, after, [np.random.default_rng(0).standard_normal(shape)])
+
+
 def test_what_is_reshaped_otherwise_stays(traced: Callable, names: Callable) -> None:
     """Axes that are cut cannot be joined behind another operation."""
     graph = traced(lambda x: spread(spread(x, (4, 6), 1).reshape(8, 3), (2, 8, 3), 1, 2), ("float64", (6,)))

@@ -116,16 +116,6 @@ CASES: dict[str, tuple[Callable[[Node], Node], Shape, list[str]]] = {
     ),
     "slices in steps": (lambda x: join(x[0:3:2], x[3:5:2]), (7,), ["slice", "slice", "concatenate"]),
     "what is stacked as it was cut": (lambda x: pnp.stack([x[:, t] for t in range(3)], axis=1), (2, 3), []),
-    "units and repeated values": (
-        lambda x: shaped(x, 1, 3) - spread(shaped(pnp.sum(x), 1), (1, 3), 0),
-        (3,),
-        ["sum", "broadcast", "subtract", "reshape"],
-    ),
-    "elementwise around units": (
-        lambda x: pnp.exp(shaped(x, 2, 1)) * 2,
-        (2,),
-        ["exp", "multiply", "reshape"],
-    ),
 }
 
 

@@ -1,7 +1,8 @@
 """What is computed from repeated values is computed once and repeated itself.
 
 An elementwise operation on broadcasts that leave some axis of the result to repetition is done without that
-axis. The same values meet the same operation, so the result is the same. Where the axis has been joined with another
+axis, and so it is without axes of extent 1 that a reshape has added. The same values meet the same operation, so the
+result is the same. Where the axis has been joined with another
 one, as ``np.repeat`` does, it is done before the two are joined, and so are further repetitions: then one broadcast
 says how all of them lie.
 
@@ -34,6 +35,7 @@ from __future__ import annotations
 import math
 
 from pullback.compiler.passes.rewriting import ELEMENTWISE, RulePass, filled, inner, scalar
+from pullback.compiler.passes.simplify_shapes import repeated
 from pullback.graph import Node, Operation
 from pullback.operators.shapes import broadcast, reshape
 
@@ -41,27 +43,20 @@ __all__ = ["broadcast_late"]
 
 
 def _broadcast_late(node: Operation) -> Node | None:
-    spreads = []
-    needed: set[int] = set()
-    for child in node.inputs:
-        spread = inner(child, "broadcast")
-        if spread is None or 1 in spread.inputs[0].shape:
-            return None
-        spreads.append(spread)
-        needed.update(spread.attributes["axes"])
-    if all(extent == 1 or axis in needed for axis, extent in enumerate(node.shape)):
+    found = [repeated(child) for child in node.inputs]
+    parts = [part for part in found if part is not None]
+    axes = sorted({axis for _, own in parts for axis in own})
+    if len(parts) < len(found) or len(axes) == node.ndim:
         return None
-    axes = sorted(needed)
     shape = tuple(node.shape[axis] for axis in axes)
-    small = []
-    for spread in spreads:
-        (x,) = spread.inputs
-        own = tuple(axes.index(axis) for axis in spread.attributes["axes"])
-        small.append(x if x.shape == shape else broadcast(x, shape=shape, axes=own))
+    small = [
+        x if x.shape == shape else broadcast(x, shape=shape, axes=tuple(map(axes.index, own)))
+        for x, own in parts
+    ]
     return broadcast(node.operator(*small, **node.attributes), shape=node.shape, axes=tuple(axes))
 
 
-def _repeated(node: Node) -> Node | None:
+def _joined(node: Node) -> Node | None:
     """The broadcast whose axes ``node`` has joined with others, if it is that."""
     joined = inner(node, "reshape")
     return None if joined is None else inner(joined.inputs[0], "broadcast")
@@ -69,12 +64,12 @@ def _repeated(node: Node) -> Node | None:
 
 def _before_joined(node: Operation) -> Node | None:
     """An elementwise operation on one repetition, and on numbers."""
-    repeated = [_repeated(child) for child in node.inputs]
-    found = [spread for spread in dict.fromkeys(repeated) if spread is not None]
+    spreads = [_joined(child) for child in node.inputs]
+    found = [spread for spread in dict.fromkeys(spreads) if spread is not None]
     if len(found) != 1:
         return None
     operands: list[Node] = []
-    for child, own in zip(node.inputs, repeated):
+    for child, own in zip(node.inputs, spreads):
         number = scalar(child)
         if own is None and number is None:
             return None
@@ -84,7 +79,7 @@ def _before_joined(node: Operation) -> Node | None:
 
 def _repeated_again(node: Operation) -> Node | None:
     """A broadcast of a repetition: one broadcast, whose axes are joined at the end."""
-    spread = _repeated(node.inputs[0])
+    spread = _joined(node.inputs[0])
     if spread is None or (groups := _joined_axes(spread.shape, node.inputs[0].shape)) is None:
         return None
     shape: list[int] = []

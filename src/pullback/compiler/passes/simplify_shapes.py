@@ -1,8 +1,8 @@
 """Shape operators that undo each other, or change nothing, are left away.
 
 What is left has a form of its own: reshapes and transposes stand inside broadcasts, what is broadcast has no
-axis of extent 1, transposes, elementwise operations and pooling stand inside reshapes that only add or drop axes of
-extent 1, slices stand inside pads, and no operator is applied twice in a row. All rules are exact.
+axis of extent 1, transposes and pooling stand inside reshapes that only add or drop axes of extent 1, slices stand
+inside pads, and no operator is applied twice in a row. All rules are exact.
 
 >>> import numpy as np
 >>> import pullback.numpy as pnp
@@ -32,7 +32,6 @@ from itertools import combinations
 import numpy as np
 
 from pullback.compiler.passes.rewriting import (
-    ELEMENTWISE,
     Range,
     Rule,
     RulePass,
@@ -44,13 +43,13 @@ from pullback.compiler.passes.rewriting import (
     scalar,
     sliced,
 )
-from pullback.graph import Node, Operation
+from pullback.graph import Constant, Node, Operation
 from pullback.loops import Affine, Axis, Expression, Index, Literal, turns_of
 from pullback.operators.concatenation import concatenate
 from pullback.operators.interleave import interleave, part_shape, places
 from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse, transpose
 
-__all__ = ["simplify_shapes"]
+__all__ = ["repeated", "simplify_shapes"]
 
 Shape = tuple[int, ...]
 
@@ -130,21 +129,18 @@ def _shaped(x: Node, shape: Shape) -> Node:
     return x if x.shape == shape else reshape(x, shape=shape)
 
 
-def _outside_units(node: Operation) -> Node | None:
-    """An elementwise operation on arrays to which the same axes of extent 1 were added, and on broadcasts."""
-    shapes = set()
-    for child in node.inputs:
-        if (reshaped := inner(child, "reshape")) is not None:
-            shapes.add(reshaped.inputs[0].shape)
-        elif inner(child, "broadcast") is None and scalar(child) is None:
-            return None
-    if len(shapes) != 1:
-        return None
-    (shape,) = shapes
-    if len(shape) >= node.ndim or not only_units(shape, node.shape):
-        return None
-    operands = [reshape(child, shape=shape) for child in node.inputs]
-    return reshape(node.operator(*operands, **node.attributes), shape=node.shape)
+def repeated(node: Node) -> tuple[Node, Shape] | None:
+    """What ``node`` repeats, or adds axes of extent 1 to, and the axes of ``node`` that go along its own."""
+    if isinstance(node, Constant) and node.size == 1:
+        return _shaped(node, ()), ()
+    if isinstance(node, Operation) and _adds_units(node) and node.inputs[0].ndim < node.ndim:
+        return _shaped(node.inputs[0], squeezed(node.shape)), long_axes(node.shape)
+    spread = inner(node, "broadcast")
+    return (
+        None
+        if spread is None or 1 in spread.inputs[0].shape
+        else (spread.inputs[0], spread.attributes["axes"])
+    )
 
 
 def _inside_interleaves(node: Operation) -> Node | None:
@@ -349,7 +345,6 @@ def _common_slice(first: Node, second: Node, axis: int) -> Node | None:
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {
-    ELEMENTWISE: (_outside_units,),
     "add": (_inside_interleaves,),
     **dict.fromkeys(
         ("window_max", "window_argmax", "gather_at_argmax", "max_unpool"), (_pool_outside_units,)
