@@ -38,9 +38,10 @@ looked at: where they are not, as a rare case, derivatives are computed place by
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -249,6 +250,24 @@ class _Table:
 # -- products
 
 
+class _Use(NamedTuple):
+    """Rows that are read, what they are multiplied with, or become, and how it is made of the rows of their table.
+
+    Where ``columns`` is absent, it is no reason to have a table.
+    """
+
+    rows: _Rows
+    columns: Node | None
+    made: Callable[[_Table], Node | None]
+
+
+def _use(node: Node) -> _Use | None:
+    if (product := inner(node, "contract")) is not None:
+        return _multiplied(product) or _summed(product)
+    convolution = inner(node, "convolve")
+    return None if convolution is None else _convolved(convolution) or _met_by_cotangents(convolution)
+
+
 class _Side(NamedTuple):
     """An operand of ``contract``: its ``places``, its last axis, and the other operand."""
 
@@ -266,43 +285,43 @@ def _sides(node: Operation) -> Iterator[_Side]:
             yield _Side(x, x_labels[:-1], x_labels[-1], y, y_labels)
 
 
-def _multiplied(node: Operation) -> tuple[_Rows, _Side] | None:
+def _multiplied(node: Operation) -> _Use | None:
     """Rows that are read, each times a matrix."""
     out = node.attributes["out_labels"]
     for side in _sides(node):
         kept = {*side.places} <= {*out} and {*side.places}.isdisjoint(side.labels)
         if kept and side.within in side.labels and side.within not in out and (rows := _read(side.rows)):
-            return rows, side
+            return _Use(rows, side.other, partial(_multiply, node, rows.view, side))
     return None
 
 
-def _multiply(table: _Table, node: Operation, rows: _Rows, side: _Side) -> Node | None:
+def _multiply(node: Operation, view: View, side: _Side, table: _Table) -> Node:
     columns = [label for label in side.labels if label != side.within]
     matrix = ordered(side.other, side.labels, [side.within, *columns])
-    made = table.times(_matrix(matrix, 1), rows.view)
+    made = table.times(_matrix(matrix, 1), view)
     made = _shaped(made, *made.shape[:-1], *matrix.shape[1:])
     return ordered(made, [*side.places, *columns], node.attributes["out_labels"])
 
 
-def _summed(node: Operation) -> tuple[_Rows, _Side] | None:
+def _summed(node: Operation) -> _Use | None:
     """Rows that are read, each times what it has in another array, all added."""
     out = node.attributes["out_labels"]
     for side in _sides(node):
         columns = {*side.labels} - {*side.places}
         over_places = side.places and {*side.places} <= {*side.labels} and {*side.places}.isdisjoint(out)
         if over_places and columns and {*out} == {side.within, *columns} and (rows := _read(side.rows)):
-            return rows, side
+            return _Use(rows, node, partial(_gradient_of_matrix, node, rows.view, side))
     return None
 
 
-def _gradient_of_matrix(table: _Table, node: Operation, rows: _Rows, side: _Side) -> Node | None:
+def _gradient_of_matrix(node: Operation, view: View, side: _Side, table: _Table) -> Node | None:
     if not table.sums.pay(node.size // table.width)[0]:
         return None
     order = [label for label in side.labels if label in side.places]
     columns = [label for label in side.labels if label not in side.places]
     cotangents = ordered(side.other, side.labels, [*order, *columns])
     made = table.gradient(
-        _in_rows(cotangents, len(order)), lambda places: ordered(rows.view(places), side.places, order)
+        _in_rows(cotangents, len(order)), lambda places: ordered(view(places), side.places, order)
     )
     made = _shaped(made, table.width, *cotangents.shape[len(order) :])
     return ordered(made, [side.within, *columns], node.attributes["out_labels"])
@@ -345,19 +364,19 @@ def _update_of_product(table: _Table, node: Operation, made: _Rows) -> Node | No
 # -- convolutions of texts
 
 
-def _convolved(node: Operation) -> tuple[_Rows] | None:
+def _convolved(node: Operation) -> _Use | None:
     """Rows that are read, channels last, and seen through windows along their places."""
     in_texts = node.attributes["x_layout"] == node.attributes["out_layout"].replace("o", "c") == "b0c"
     rows = _read(node.inputs[0]) if in_texts else None
-    return None if rows is None else (rows,)
+    return None if rows is None else _Use(rows, node.inputs[1], partial(_convolve, node, rows.view))
 
 
-def _convolve(table: _Table, node: Operation, rows: _Rows) -> Node | None:
+def _convolve(node: Operation, view: View, table: _Table) -> Node:
     w, how = node.inputs[1], node.attributes
     (stride,), (distance,) = how["strides"], how["dilations"]
     _, count, outputs = node.shape
     window = ordered(w, how["w_layout"], "c0o")
-    product = table.times(_matrix(window, 1), rows.view)
+    product = table.times(_matrix(window, 1), view)
 
     def part(turn: int) -> Node:
         """What an element of the window adds."""
@@ -368,23 +387,23 @@ def _convolve(table: _Table, node: Operation, rows: _Rows) -> Node | None:
     return reduce(add, map(part, range(window.shape[1])))
 
 
-def _met_by_cotangents(node: Operation) -> tuple[_Rows] | None:
+def _met_by_cotangents(node: Operation) -> _Use | None:
     """Rows that are read, convolved with the cotangents of all windows."""
     how = node.attributes
     of_windows = (how["x_layout"], how["w_layout"], how["dilations"]) == ("c0b", "c0o", (1,))
     rows = _read(node.inputs[0]) if of_windows else None
-    return None if rows is None else (rows,)
+    return None if rows is None else _Use(rows, None, partial(_gradient_of_window, node, rows.view))
 
 
-def _gradient_of_window(table: _Table, node: Operation, rows: _Rows) -> Node | None:
+def _gradient_of_window(node: Operation, view: View, table: _Table) -> Node | None:
     (x, g), how = node.inputs, node.attributes
-    at_places = ordered(table.at_places(table.read, rows.view), "c0b", how["x_layout"])
+    at_places = ordered(table.at_places(table.read, view), "c0b", how["x_layout"])
     visits = _visits_of_winners(g, node.size // g.shape[-1], table)
     if not table.sums.pay(node.size // table.width, visits)[0]:
         return apply(node.operator, (at_places, g), how) if math.isfinite(visits) else None
     size, (distance,) = node.shape[how["out_layout"].index("0")], how["strides"]
     cotangents = _side_by_side(g, x.shape[1], size, distance)
-    usual = labelled(table.read, table.summed(cotangents, rows.view), "nk", "nc", "kc")
+    usual = labelled(table.read, table.summed(cotangents, view), "nk", "nc", "kc")
     usual = ordered(_shaped(usual, table.width, size, g.shape[-1]), "b0o", how["out_layout"])
     return _or_rarely(table.spoilt(), convolve_where_read(at_places, g, **how), usual)
 
@@ -435,18 +454,10 @@ def _side_by_side(cotangents: Node, places: int, size: int, distance: int) -> No
 # -- the pass
 
 
-def _rewritten(node: Operation, tables: Mapping[Node, _Table]) -> Node | None:
-    """``node`` made of the different rows of ``tables``, by the gathers, where it is made of those that are read."""
-    for match, make in _RULES.get(node.operator.name, ()):
-        found = match(node)
-        table = None if found is None else tables.get(found[0].node)
-        if found is not None and table is not None and (made := make(table, node, *found)) is not None:
-            return made
-    return None
-
-
 def _updated(node: Operation, tables: Mapping[Node, _Table]) -> Node | None:
     """A scatter to an array like one of the ``tables``, by the places where they are read."""
+    if inner(node, "scatter_add") is None:
+        return None
     base, updates, place, *others = node.inputs
     table = tables.get(place)
     if table is None or table.table.type != base.type or node.attributes["axes"] != (0,) or others:
@@ -456,27 +467,6 @@ def _updated(node: Operation, tables: Mapping[Node, _Table]) -> Node | None:
     return _update_of_convolution(table, node, made) if after is None else after
 
 
-_RULES: Mapping[str, Sequence[tuple[Callable[[Operation], Any], Callable[..., Node | None]]]] = {
-    "contract": ((_multiplied, _multiply), (_summed, _gradient_of_matrix)),
-    "convolve": ((_convolved, _convolve), (_met_by_cotangents, _gradient_of_window)),
-}
-"""By operator: what finds rows that are read and what else a rule needs, and the rule."""
-
-
-def _columns(node: Node, early: bool) -> tuple[Node, int] | None:
-    """The gather whose rows a product multiplies, and the columns that it makes of each."""
-    product, convolution = None if early else inner(node, "contract"), inner(node, "convolve")
-    if product is not None and (found := _multiplied(product)) is not None:
-        (rows, _), many = found, found[1].other
-    elif product is not None and (found := _summed(product)) is not None:
-        (rows, _), many = found, product
-    elif convolution is not None and (seen := _convolved(convolution)) is not None:
-        (rows,), many = seen, convolution.inputs[1]
-    else:
-        return None
-    return rows.node, many.size // rows.node.shape[-1]
-
-
 def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
     """Products of rows that are read many times, once for each row, where that takes ``target`` less time.
 
@@ -484,11 +474,11 @@ def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
     """
 
     def found(graph: Graph) -> dict[Node, _Table]:
-        columns: dict[Node, int] = {}
+        columns: Counter[Node] = Counter()
         for node in graph.nodes():
-            if (product := _columns(node, early)) is not None:
-                gathered, count = product
-                columns[gathered] = columns.get(gathered, 0) + count
+            use = None if early and inner(node, "contract") is not None else _use(node)
+            if use is not None and use.columns is not None:
+                columns[use.rows.node] += use.columns.size // use.rows.node.shape[-1]
         scatters = [each for node in graph.nodes() if (each := inner(node, "scatter_add")) is not None]
         trained = {scatter.inputs[2] for scatter in scatters}
         made = {}
@@ -508,8 +498,9 @@ def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
 
         def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
             again = apply(node.operator, inputs, node.attributes)
-            scatters = again.operator.name == "scatter_add"
-            made = _updated(again, places) if scatters else _rewritten(again, tables)
+            use = _use(again)
+            table = None if use is None else tables.get(use.rows.node)
+            made = _updated(again, places) if use is None or table is None else use.made(table)
             return again if made is None else made
 
         return with_host_calls(rebuilt(graph, rebuild))
