@@ -46,7 +46,7 @@ def trial():
             threads = word("TRIED" if word("ROWS") % 2 else "THREADS")
             weigh(instance.context, steps * times[threads], steps)
             parts += 1
-        return {name: word(name) for name in CONTEXT} | {"parts": parts}
+        return {name: word(name) for name in CONTEXT.kinds} | {"parts": parts}
 
     return end
 

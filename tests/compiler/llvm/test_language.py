@@ -97,7 +97,7 @@ def test_python_computes_the_same(name):
 
 
 def test_records_and_arrays():
-    unit = Unit({"Pair": Record({"SMALL": 0, "NEXT": 8}, size=16, i32="SMALL", Pair="NEXT")})
+    unit = Unit({"Pair": Record(SMALL="i32", NEXT="Pair")})
     words = np.array([3, -4, 5])
     memory = np.zeros(6, np.int64)
     assert function(unit, PLACES, "pullback_places", 3)(memory.ctypes.data, words.ctypes.data, 3) == 4
@@ -108,7 +108,7 @@ def test_records_and_arrays():
 def test_atomic_operations():
     words = np.array([4, 1, 0])
     called = function(
-        Unit({"Pair": Record({"SMALL": 0, "NEXT": 8}, size=16, i32="SMALL", Pair="NEXT")}),
+        Unit({"Pair": Record(SMALL="i32", NEXT="Pair")}),
         PLACES,
         "pullback_atomic",
         2,

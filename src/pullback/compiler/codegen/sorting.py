@@ -117,7 +117,7 @@ def {name}(x: {array}, order: Words, workspace: Pair, rows: i64, extent: i64):
             order[first + index] = sorted[index].POSITION
 """
 _ARRAYS = {1: "Bytes", 2: "Halves", 4: "Ints", 8: "Words"}
-_PAIR = Record({"KEY": 0, "POSITION": 8}, size=16)
+_PAIR = Record(KEY="i64", POSITION="i64")
 
 
 def define_argsort(module: Module, name: str, dtype: str) -> None:

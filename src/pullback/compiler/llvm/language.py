@@ -6,7 +6,7 @@ parameters and of its result; a local variable has the kind of what it was first
 ``i16``, ``i32``, ``i64``, ``float``, ``double``, ``ptr``, and the names of records: pointers with named fields.
 Numbers of 32 bits are signed, as C's are, others are unsigned.
 
->>> pair = Record({"FIRST": 0, "NEXT": 8}, size=16, Pair="NEXT")
+>>> pair = Record(FIRST="i64", NEXT="Pair")
 >>> text = '''
 ... def total(pair: Pair, most: i64) -> i64:
 ...     sum = 0
@@ -63,12 +63,27 @@ _FIXED = (ast.Constant, ast.BinOp, ast.Compare, ast.BoolOp, ast.UnaryOp)
 
 
 class Record:
-    """A structure in memory: the offsets of its fields, and the kinds of those that are no ``i64``."""
+    """A structure in memory: fields of some kinds, one after another or where their offsets say.
 
-    def __init__(self, offsets: Mapping[str, int], size: int = 0, **kinds: str) -> None:
-        self.offsets = offsets
-        self.size = size
-        self.kinds = {name: kind for kind, names in kinds.items() for name in names.split()}
+    >>> pair = Record(SMALL="i32", LARGE="i64", APART=(64, "ptr"))
+    >>> [pair[name] for name in pair.kinds], pair.size
+    ([0, 8, 64], 72)
+    """
+
+    def __init__(self, size: int = 0, **fields: str | tuple[int, str]) -> None:
+        self.kinds: dict[str, str] = {}
+        self._offsets: dict[str, int] = {}
+        end = 0
+        for name, given in fields.items():
+            offset, kind = given if isinstance(given, tuple) else (end, given)
+            width = _ALIGNMENTS.get(kind, _ALIGNMENTS["ptr"])
+            self.kinds[name], self._offsets[name] = kind, -(-offset // width) * width
+            end = self._offsets[name] + width
+        self.size = size or -(-end // 8) * 8
+
+    def __getitem__(self, name: str) -> int:
+        """The offset of a field."""
+        return self._offsets[name]
 
 
 class _Value(NamedTuple):
@@ -410,7 +425,7 @@ class _Writer:
             case ast.Attribute(base, name):
                 value = self.value(base)
                 record = self.unit.records[value.kind]
-                kind, offset = record.kinds.get(name, "i64"), str(record.offsets[name])
+                kind, offset = record.kinds[name], str(record[name])
             case ast.Subscript(base, index):
                 value = self.value(base)
                 kind = _ARRAYS.get(value.kind, value.kind)

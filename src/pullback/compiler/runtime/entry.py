@@ -18,12 +18,13 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pullback.compiler.llvm.language import Record
 from pullback.compiler.runtime.signature import Signature
 
 __all__ = ["ENTRY", "TABLE", "make_function"]
 
 # The table: what is asked when no signature fits (or null), NotImplemented, int, how many descriptors, and these.
-TABLE = {"LAST": 0, "NOT_IMPLEMENTED": 8, "INT_TYPE": 16, "COUNT": 24, "DESCRIPTORS": 32}
+TABLE = Record(LAST="ptr", NOT_IMPLEMENTED="ptr", INT_TYPE="ptr", COUNT="i64", DESCRIPTORS="i64")
 
 _METH_KEYWORDS, _METH_FASTCALL = 0x2, 0x80
 

@@ -23,53 +23,18 @@ from pullback.compiler.runtime import (
     recycling,
     returning,
     sharing,
+    signature,
 )
-from pullback.compiler.runtime.signature import DESCRIPTOR
 from pullback.compiler.runtime.waiting import WAITING
 from pullback.compiler.target import runs, waiting
 
 __all__ = ["PYTHON_FUNCTIONS", "machine_text"]
 
 _RECORDS = {
-    "Context": Record(
-        layout.CONTEXT,
-        i32="BUSY FAILURE_LOCK",
-        ptr="SCRATCH",
-        Pointers="CALLS",
-        Entry="TABLE",
-        Caller="CALLER",
-        Pool="POOL",
-        Range="WORDS",
-    ),
-    "Caller": Record(layout.CALLER, ptr="THREAD_STATE"),
-    "Entry": Record(layout.ENTRY, layout.ENTRY_BYTES, ptr="FUNCTION"),
-    "Range": Record({"CLAIMS": 0, "DONE": layout.DONE_BYTES}, layout.WORD_BYTES),
-    "Slot": Record({"BASE": 0, "STRIDE": 8}, layout.SLOT_BYTES, ptr="BASE"),
-    "Pool": Record(layout.POOL, i32="SLEEPERS BUSY", Context="CONTEXT"),
-    "Worker": Record({"CONTEXT": 0}, layout.IN_USE_BYTES, Context="CONTEXT"),
-    "Object": Record(reading.FIELDS, i32="RANK FLAGS", ptr="TYPE DATA", Words="SHAPE", DType="DTYPE"),
-    "DType": Record(reading.DTYPE, i8="ORDER", ptr="SCALAR_TYPE"),
-    "Callable": Record(objects.CALLABLE, ptr="ENTRY SLOT"),
-    "Spec": Record(
-        reading.SPEC,
-        reading.SPEC_BYTES,
-        ptr="STORAGE SCALAR PYTHON CURRENT ALLOCATE",
-        Words="SHAPE",
-        DType="DTYPE",
-        Object="OBJECT",
-    ),
-    "Kept": Record(recycling.KEPT, recycling.KEPT_BYTES, i32="LOCK", ptr="BYTE SET_BASE END NAME"),
-    "Node": Record(nodes.NODE, nodes.NODE_BYTES, ptr="TYPE VALUE", Node="PARTS", Pointers="NAMES"),
-    "Descriptor": Record(
-        DESCRIPTOR,
-        ptr="ARRAY_TYPE NEW_ARRAY NEW_SCALAR NEW_OBJECT NO_ARGUMENTS FAILED SHOWN FLOAT_TYPE INT_TYPE TRUE",
-        Context="CONTEXT",
-        Pool="POOL",
-        Kept="KEPT",
-        Spec="SPECS FIRST RESULT_SPECS",
-        Node="TAKEN KEYWORDS MADE",
-    ),
-    "Table": Record(entry.TABLE, ptr="LAST NOT_IMPLEMENTED INT_TYPE"),
+    name.title(): value
+    for module in (layout, reading, recycling, nodes, objects, signature, entry)
+    for name, value in vars(module).items()
+    if isinstance(value, Record)
 }
 
 _PYTHON = {

@@ -1,6 +1,6 @@
 """Where things lie in a program's memory, and the instructions with which region functions find them.
 
-Every structure that both Python and machine code touch is described here once, as byte offsets.
+Every structure that both Python and machine code touch is described once, as a record, most of them here.
 
 >>> module = Module()
 >>> slots = Slots(arguments=1, results=1)
@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pullback.compiler.llvm.function import Function, Module
+from pullback.compiler.llvm.language import Record
 from pullback.compiler.target import APART_BYTES, LINE_BYTES
 
 __all__ = [
@@ -40,87 +41,86 @@ COUNT_BITS = 10
 VISIT_SHIFT = 2 * COUNT_BITS
 MAX_CHUNKS = (1 << COUNT_BITS) - 1
 MAX_VISITS = 1 << (64 - VISIT_SHIFT)
-DONE_BYTES = APART_BYTES
-WORD_BYTES = 2 * APART_BYTES
 MAX_RANGES = 16
+RANGE = Record(2 * APART_BYTES, CLAIMS="i64", DONE=(APART_BYTES, "i64"))
 
-CONTEXT = {
-    "BUSY": 0,  # i32: a call is using this context
-    "TABLE": 8,  # ptr to the schedule's entries
-    "ENTRIES": 16,  # i64: how many
-    "SCRATCH": 24,  # ptr to the first thread's scratch area
-    "SCRATCH_STRIDE": 32,  # i64: bytes from one thread's area to the next
-    "WIDTH": 40,  # i64: threads that have a scratch area
-    "WATCH_KIND": 48,  # i64: 0 nothing, 1 float32, 2 float64
-    "WATCH_SLOT": 56,  # i64: byte offset in the context of the slot of the watched result
-    "EPOCH_LIMIT": 64,  # i64: visits would overflow at this epoch
-    "STEPS_DONE": 72,  # i64: steps finished by the latest run
-    "CALLS": 80,  # ptr to a word for each call out of the program: the Python object, or the address, that is called
-    "CALLER": 88,  # ptr to what the caller needs to look for signals within the step, or null
-    "FLUSHES": 112,  # i64: 1 if subnormal numbers are zeros to the program
-    "POOL": 120,  # ptr to the control block of the workers that may be in this context
-    "WORDS": 96,  # ptr to the words of the first entry
-    "RANGES": 104,  # i64: words of each entry
-    "EPOCH": 128,  # i64: steps ever begun side by side; alone on its cache line, threads wait on it
-    "FAILURE_LOCK": 192,  # i32
-    "FAILURE_CODE": 200,  # i64: 0 while all is well
-    "FAILURE_POSITION": 208,  # i64
-    "FAILURE_VALUE": 216,  # i64
-    "RAISED": 224,  # i64: 1 once a function out of the program has raised an exception
-    "CALL": 232,  # ptr to the function of the driver that calls out of the program
-    "ASK": 240,  # ptr to the function that looks for signals in the middle of a chunk
+CONTEXT = Record(
+    BUSY="i32",  # a call is using this context
+    TABLE="Entry",  # the schedule's entries
+    ENTRIES="i64",  # how many
+    SCRATCH="ptr",  # the first thread's scratch area
+    SCRATCH_STRIDE="i64",  # bytes from one thread's area to the next
+    WIDTH="i64",  # threads that have a scratch area
+    WATCH_KIND="i64",  # 0 nothing, 1 float32, 2 float64
+    WATCH_SLOT="i64",  # byte offset in the context of the slot of the watched result
+    EPOCH_LIMIT="i64",  # visits would overflow at this epoch
+    STEPS_DONE="i64",  # steps finished by the latest run
+    CALLS="Pointers",  # for each call out of the program the Python object, or the address, that is called
+    CALLER="Caller",  # what the caller needs to look for signals within the step, or null
+    WORDS="Range",  # the words of the first entry
+    RANGES="i64",  # words of each entry
+    FLUSHES="i64",  # 1 if subnormal numbers are zeros to the program
+    POOL="Pool",  # the control block of the workers that may be in this context
+    EPOCH=(128, "i64"),  # steps ever begun side by side; alone on its cache line, threads wait on it
+    FAILURE_LOCK=(192, "i32"),
+    FAILURE_CODE="i64",  # 0 while all is well
+    FAILURE_POSITION="i64",
+    FAILURE_VALUE="i64",
+    RAISED="i64",  # 1 once a function out of the program has raised an exception
+    CALL="i64",  # the address of the function of the driver that calls out of the program
+    ASK="i64",  # that of the function that looks for signals in the middle of a chunk
     # Of trials of numbers of threads, which only the caller looks at:
-    "STEP_NANOSECONDS": 256,  # i64: of a step on one thread, as estimated; 0 where nothing is tried
-    "MOST": 264,  # i64: threads that a run might have when the latest trial began
-    "THREADS": 272,  # i64: those that are the fastest so far
-    "NANOSECONDS": 280,  # i64: the least time of a step with these
-    "TRIED": 288,  # i64: threads that are tried beside them, 0 between two trials
-    "TRIED_NANOSECONDS": 296,
-    "ROWS": 304,  # i64: rows of parts done, with either number in turns
-    "PARTS": 312,  # i64: parts of this row, and their nanoseconds
-    "PASSED": 320,
-    "SPENT": 328,  # i64: nanoseconds of this trial
-    "LEFT": 336,  # i64: nanoseconds until the next one
-    "FACTOR": 344,  # i64: what these are of those
-    "SETTLED": 352,  # i64: threads that were the fastest in the trial before
-}
+    STEP_NANOSECONDS=(256, "i64"),  # of a step on one thread, as estimated; 0 where nothing is tried
+    MOST="i64",  # threads that a run might have when the latest trial began
+    THREADS="i64",  # those that are the fastest so far
+    NANOSECONDS="i64",  # the least time of a step with these
+    TRIED="i64",  # threads that are tried beside them, 0 between two trials
+    TRIED_NANOSECONDS="i64",
+    ROWS="i64",  # rows of parts done, with either number in turns
+    PARTS="i64",  # parts of this row, and their nanoseconds
+    PASSED="i64",
+    SPENT="i64",  # nanoseconds of this trial
+    LEFT="i64",  # nanoseconds until the next one
+    FACTOR="i64",  # what these are of those
+    SETTLED="i64",  # threads that were the fastest in the trial before
+)
 # What the caller of a run has on its stack, to look for signals: when it last did, its thread state, whether a handler
 # raised, whether the region that it is in may be left, and the mode in which its thread came.
-CALLER = {"MILLISECONDS": 0, "THREAD_STATE": 8, "RAISED": 16, "OPEN": 24, "MODE": 32}
-CALLER_BYTES = 40
+CALLER = Record(MILLISECONDS="i64", THREAD_STATE="ptr", RAISED="i64", OPEN="i64", MODE="i64")
+CALLER_BYTES = CALLER.size
 SLOTS_OFFSET = 384
-SLOT_BYTES = 16  # base address, bytes per step
+SLOT = Record(BASE="ptr", STRIDE="i64")  # an address, and bytes per step
 
 # An entry of the schedule, read only.
-ENTRY = {
-    "KIND": 0,  # i64: REGION, REPEAT_BEGIN or REPEAT_END
-    "FUNCTION": 8,  # ptr
-    "COUNT": 16,  # i64: chunks of a region, trips of a loop
-    "TARGET": 24,  # i64: the first entry of the loop's body
-    "OPEN": 32,  # i64: 1 if a step may be left there: nothing has been written in place yet
-    "CALLERS": 40,  # i64: 1 if no thread but the caller may run it
-}
-ENTRY_BYTES = 64
+ENTRY = Record(
+    LINE_BYTES,
+    KIND="i64",  # REGION, REPEAT_BEGIN or REPEAT_END
+    FUNCTION="ptr",
+    COUNT="i64",  # chunks of a region, trips of a loop
+    TARGET="i64",  # the first entry of the loop's body
+    OPEN="i64",  # 1 if a step may be left there: nothing has been written in place yet
+    CALLERS="i64",  # 1 if no thread but the caller may run it
+)
 REGION, REPEAT_BEGIN, REPEAT_END = 0, 1, 2
 
 # The worker pool's control block.
-POOL = {
-    "GENERATION": 0,  # i64: odd while a run is open to workers
-    "STOP": 8,  # i64
-    "SLEEPERS": 64,  # i32 for each rank of workers: those that sleep
-    "BUSY": 128,  # i32: a caller is using the pool
-    "STARTED": 192,  # i64: workers alive
-    "WANTED": 200,  # i64: threads that a run should have, the caller included
-    "CONTEXT": 256,  # the open run: ptr, first epoch, last epoch, threads
-    "FIRST": 264,
-    "LAST": 272,
-    "LIMIT": 280,
-    "START": 288,  # i64: the number of the first step in its run
-    "IN_USE": 320,  # per worker, a line apart: the context that it is in
-}
-IN_USE_BYTES = LINE_BYTES
+POOL = Record(
+    GENERATION="i64",  # odd while a run is open to workers
+    STOP="i64",
+    SLEEPERS=(64, "i32"),  # for each rank of workers those that sleep
+    BUSY=(128, "i32"),  # a caller is using the pool
+    STARTED=(192, "i64"),  # workers alive
+    WANTED="i64",  # threads that a run should have, the caller included
+    CONTEXT=(256, "Context"),  # the open run: with its first epoch, last epoch, threads
+    FIRST="i64",
+    LAST="i64",
+    LIMIT="i64",
+    START="i64",  # the number of the first step in its run
+    IN_USE=(320, "i64"),  # of each worker a record
+)
+WORKER = Record(LINE_BYTES, CONTEXT="Context")  # the context that it is in
 MAX_THREADS = 1024
-POOL_BYTES = POOL["IN_USE"] + IN_USE_BYTES * MAX_THREADS
+POOL_BYTES = POOL["IN_USE"] + WORKER.size * MAX_THREADS
 
 TURN_SHIFT = 32  # a failure's position has the turn of the loops around it above so many bits
 INTERRUPTED = -1  # the failure code of a run that a signal handler ended
@@ -175,7 +175,7 @@ def _checked(what: str, index: int, count: int) -> int:
 
 def slot_offset(slot: int) -> int:
     """The byte offset of a slot in the context."""
-    return SLOTS_OFFSET + SLOT_BYTES * slot
+    return SLOTS_OFFSET + SLOT.size * slot
 
 
 def region_function(module: Module, name: str) -> Function:

@@ -8,6 +8,7 @@ import mmap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pullback.compiler.llvm.language import Record
 from pullback.compiler.target import LINE_BYTES
 
 __all__ = ["MappedMemory", "page_function"]
@@ -54,17 +55,17 @@ class MappedMemory:
             self.set_word(at + 8 * index, value)
         return at
 
-    def write(self, address: int, offsets: Mapping[str, int], values: Mapping[str, int]) -> None:
-        """Set fields of a structure, 64-bit words at named offsets."""
+    def write(self, address: int, record: Record, values: Mapping[str, int]) -> None:
+        """Set fields of a structure, which are 64-bit words."""
         for name, value in values.items():
-            self.set_word(address + offsets[name], value)
+            self.set_word(address + record[name], value)
 
-    def records(self, offsets: Mapping[str, int], size: int, values: Sequence[Mapping[str, int]]) -> range:
-        """Reserve and fill structures of ``size`` bytes side by side; their addresses."""
-        start = self.reserve(size * len(values))
-        places = range(start, start + size * len(values), size)
+    def records(self, record: Record, values: Sequence[Mapping[str, int]]) -> range:
+        """Reserve and fill structures side by side; their addresses."""
+        start = self.reserve(record.size * len(values))
+        places = range(start, start + record.size * len(values), record.size)
         for place, each in zip(places, values):
-            self.write(place, offsets, each)
+            self.write(place, record, each)
         return places
 
     def word(self, address: int) -> int:

@@ -15,19 +15,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pullback.compiler.llvm.language import Record
 from pullback.compiler.runtime.memory import MappedMemory
 
-__all__ = ["KINDS", "NODE", "NODE_BYTES", "WALKING", "Node", "static_node", "write_node"]
+__all__ = ["KINDS", "NODE", "WALKING", "Node", "static_node", "write_node"]
 
-NODE = {
-    "KIND": 0,
-    "TYPE": 8,  # the class that an object must have, or that is made
-    "COUNT": 16,  # i64: parts
-    "PARTS": 24,  # ptr to their nodes, side by side; of a dict that is matched, of each key and each value
-    "NAMES": 32,  # ptr to names of fields, or to the keys of a dict
-    "VALUE": 40,  # the record of a leaf, the object that is static, the function that is called
-}
-NODE_BYTES = 48
+NODE = Record(
+    KIND="i64",
+    TYPE="ptr",  # the class that an object must have, or that is made
+    COUNT="i64",  # parts
+    PARTS="Node",  # their nodes, side by side; of a dict that is matched, of each key and each value
+    NAMES="Pointers",  # names of fields, or the keys of a dict
+    VALUE="ptr",  # the record of a leaf, the object that is static, the function that is called
+)
 KINDS = ("LEAF", "SAME", "EQUAL", "TUPLE", "LIST", "DICT", "FIELDS", "SLOTS", "CALLED")
 
 
@@ -68,10 +68,10 @@ def write_node(memory: MappedMemory, node: Node, leaves: Sequence[int], at: int 
     ``leaves`` are the addresses of the records of arguments, or results. Whoever has the memory must keep the node,
     too: it holds the objects whose addresses are written.
     """
-    at = memory.reserve(NODE_BYTES, 8) if at is None else at
-    places = memory.reserve(NODE_BYTES * len(node.parts), 8)
+    at = memory.reserve(NODE.size, 8) if at is None else at
+    places = memory.reserve(NODE.size * len(node.parts), 8)
     for k, part in enumerate(node.parts):
-        write_node(memory, part, leaves, places + NODE_BYTES * k)
+        write_node(memory, part, leaves, places + NODE.size * k)
     values = {
         "KIND": KINDS.index(node.kind),
         "TYPE": id(node.cls),

@@ -26,11 +26,13 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pullback.compiler.llvm.language import Record
+
 __all__ = ["CALLABLE", "CALLING", "CallableObject", "called_directly", "set_entry"]
 
 _HEAD = object.__basicsize__
 # Where in an object the address of the machine code stands, and the slot after it.
-CALLABLE = {"ENTRY": _HEAD, "SLOT": _HEAD + 8}
+CALLABLE = Record(ENTRY=(_HEAD, "ptr"), SLOT="ptr")
 
 CALLING = """
 # A call of an object by what its slot __call__ holds, which may get something else meanwhile.

@@ -268,7 +268,7 @@ class _Instance:
     def _write_context(self, slots: layout.Slots, width: int, scratch_stride: int) -> None:
         program, ranges = self.program, min(width, layout.MAX_RANGES)
         entries, trips = _flatten(program)
-        table = self._memory.records(layout.ENTRY, layout.ENTRY_BYTES, entries)
+        table = self._memory.records(layout.ENTRY, entries)
         watched = program.watch_result
         values = {
             "TABLE": table.start,
@@ -276,7 +276,7 @@ class _Instance:
             "SCRATCH": self._scratch.address,
             "SCRATCH_STRIDE": scratch_stride,
             "WIDTH": width,
-            "WORDS": self._memory.reserve(layout.WORD_BYTES * ranges * len(entries), APART_BYTES),
+            "WORDS": self._memory.reserve(layout.RANGE.size * ranges * len(entries), APART_BYTES),
             "RANGES": ranges,
             "WATCH_KIND": 0 if watched is None else program.results[watched].dtype.itemsize // 4,
             "WATCH_SLOT": 0 if watched is None else layout.slot_offset(slots.result(watched)),

@@ -17,56 +17,51 @@ from typing import Any
 
 import numpy as np
 
+from pullback.compiler.llvm.language import Record
+
 __all__ = [
     "ALIGNED",
     "C_CONTIGUOUS",
     "DTYPE",
-    "FIELDS",
     "HEAD",
+    "OBJECT",
     "PYTHON_NUMBERS",
     "READING",
     "SPEC",
-    "SPEC_BYTES",
     "WRITEABLE",
     "array_layout_holds",
     "numpy_scalar",
 ]
 
 # The record of an argument or of a result.
-SPEC = {
-    "DTYPE": 0,  # numpy.dtype object
-    "RANK": 8,  # -1: no array is taken
-    "SHAPE": 16,  # ptr to i64 extents
-    "OBJECT": 24,  # the object given in this call, held until it ends, or made in it, until it stands in a tree
-    "SLICED": 32,  # i64: 1 if the first axis is that of the steps of a run
-    "STRIDE": 40,  # i64: bytes from one step to the next
-    "BYTES": 48,  # of one step
-    "STORAGE": 56,  # where a Python number is put, and the value of a NumPy scalar that is returned; null for an array
-    "SCALAR": 64,  # the type of NumPy scalars that are taken, or made with the value behind the object's head, or null
+SPEC = Record(
+    DTYPE="Dtype",  # numpy.dtype object
+    RANK="i64",  # -1: no array is taken
+    SHAPE="Words",  # extents
+    OBJECT="Object",  # given in this call, held until it ends, or made in it, until it stands in a tree
+    SLICED="i64",  # 1 if the first axis is that of the steps of a run
+    STRIDE="i64",  # bytes from one step to the next
+    BYTES="i64",  # of one step
+    STORAGE="ptr",  # where a Python number is put, and the value of a NumPy scalar that is returned; null for an array
+    SCALAR="ptr",  # the type of NumPy scalars that are taken, or made with the value behind the object's head, or null
     # Of an argument:
-    "FLAGS": 72,  # array flags that must be set
-    "PYTHON": 80,  # the class of Python's numbers that are taken, or null
-    "DONATED": 88,
-    "CHECKED": 96,  # the address last found not to overlap
-    "CURRENT": 104,  # the address in this call
+    FLAGS="i64",  # array flags that must be set
+    PYTHON="ptr",  # the class of Python's numbers that are taken, or null
+    DONATED="i64",
+    CHECKED="i64",  # the address last found not to overlap
+    CURRENT="ptr",  # the address in this call
     # Of a result:
-    "ALIAS": 112,  # the donated argument's index, or -1
-    "ALLOCATE": 120,  # the scalar type's function for new instances without a value
-}
-SPEC_BYTES = 128
+    ALIAS="i64",  # the donated argument's index, or -1
+    ALLOCATE="ptr",  # the scalar type's function for new instances without a value
+)
 PYTHON_NUMBERS = {"float32": float, "float64": float, "int32": int, "int64": int, "bool": bool}
 
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 HEAD = object.__basicsize__  # the object header, 16 bytes except in free-threaded builds
-FIELDS = {
-    "TYPE": HEAD - 8,
-    "DATA": HEAD,
-    "RANK": HEAD + 8,
-    "SHAPE": HEAD + 16,
-    "DTYPE": HEAD + 40,
-    "FLAGS": HEAD + 48,
-}
-DTYPE = {"SCALAR_TYPE": HEAD, "ORDER": HEAD + 10}
+OBJECT = Record(
+    TYPE=(HEAD - 8, "ptr"), DATA="ptr", RANK="i32", SHAPE="Words", DTYPE=(HEAD + 40, "Dtype"), FLAGS="i32"
+)
+DTYPE = Record(SCALAR_TYPE=(HEAD, "ptr"), ORDER=(HEAD + 10, "i8"))
 
 READING = """
 def read_argument(descriptor: Descriptor, spec: Spec, object: Object) -> i1:
@@ -105,7 +100,7 @@ def read_argument(descriptor: Descriptor, spec: Spec, object: Object) -> i1:
     return True
 
 # An array that was unpickled has a dtype object of its own: the same scalar type in native order is as good.
-def as_good(dtype: DType, wanted: DType) -> i1:
+def as_good(dtype: Dtype, wanted: Dtype) -> i1:
     return dtype.SCALAR_TYPE == wanted.SCALAR_TYPE and (dtype.ORDER == NATIVE or dtype.ORDER == NO_ORDER)
 
 # How many bytes of an argument or a result are read or written in all steps.
@@ -139,7 +134,7 @@ def array_layout_holds() -> bool:
     here = id(sample)
 
     def field(name: str, kind: Any) -> Any:
-        return kind.from_address(here + FIELDS[name]).value
+        return kind.from_address(here + OBJECT[name]).value
 
     dtype = id(sample.dtype)
     shape = (ctypes.c_int64 * 2).from_address(field("SHAPE", ctypes.c_int64))

@@ -16,12 +16,13 @@ import ctypes
 
 import numpy as np
 
+from pullback.compiler.llvm.language import Record
 from pullback.compiler.runtime.memory import MappedMemory
 from pullback.compiler.runtime.signature import numpy_function
 from pullback.ownership import MEMORY
 
 __all__ = [
-    "KEPT", "KEPT_BYTES", "LEAST_KEPT", "LISTS", "LIST_BITS", "MOST_KEPT", "MOST_LOOKED_AT", "RECYCLING", "SCATTERING",
+    "KEPT", "LEAST_KEPT", "LISTS", "LIST_BITS", "MOST_KEPT", "MOST_LOOKED_AT", "RECYCLING", "SCATTERING",
     "Recycler",
 ]  # fmt: skip
 
@@ -40,16 +41,15 @@ SCATTERING = 0x5851F42D4C957F2D
 MOST_LOOKED_AT = 16
 """Of a list, for memory of a size: it holds other sizes, too, and may be long."""
 
-KEPT = {
-    "LOCK": 0,  # i32: 1 while a thread is at the lists
-    "HELD": 8,  # i64: bytes that wait
-    "BYTE": 16,  # numpy.dtype object
-    "SET_BASE": 24,  # PyArray_SetBaseObject
-    "END": 32,  # the destructor of capsules
-    "NAME": 40,  # theirs
-    "HEADS": 48,  # of each list the first array, or null
-}
-KEPT_BYTES = KEPT["HEADS"] + 8 * LISTS
+KEPT = Record(
+    LOCK="i32",  # 1 while a thread is at the lists
+    HELD="i64",  # bytes that wait
+    BYTE="ptr",  # numpy.dtype object
+    SET_BASE="ptr",  # PyArray_SetBaseObject
+    END="ptr",  # the destructor of capsules
+    NAME="ptr",  # theirs
+    HEADS="i64",  # of each list the first array, or null
+)
 
 _SET_BASE_OBJECT = 282  # its place in NumPy's table of functions
 
@@ -154,8 +154,8 @@ class Recycler:
     """The lists of memory that waits, in this process; ``address`` is where they are."""
 
     def __init__(self, end: int) -> None:
-        self._memory = MappedMemory(KEPT_BYTES)
-        self.address = self._memory.reserve(KEPT_BYTES)
+        self._memory = MappedMemory(KEPT["HEADS"] + 8 * LISTS)
+        self.address = self._memory.address
         self._byte, self._name = np.dtype(np.uint8), ctypes.create_string_buffer(MEMORY)
         known = {
             "BYTE": id(self._byte),

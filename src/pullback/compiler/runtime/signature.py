@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.compiler.llvm.language import Record
 from pullback.compiler.runtime.memory import MappedMemory
 from pullback.compiler.runtime.nodes import Node, write_node
 from pullback.compiler.runtime.reading import (
@@ -21,7 +22,6 @@ from pullback.compiler.runtime.reading import (
     C_CONTIGUOUS,
     PYTHON_NUMBERS,
     SPEC,
-    SPEC_BYTES,
     WRITEABLE,
     numpy_scalar,
 )
@@ -29,35 +29,34 @@ from pullback.graph import Type
 
 __all__ = ["DESCRIPTOR", "Signature", "Trees", "flat", "numpy_function"]
 
-DESCRIPTOR = {
-    "CONTEXT": 0,
-    "POOL": 8,
-    "ARGUMENTS": 16,  # i64: how many
-    "RESULTS": 24,
-    "SHARE_FROM": 32,  # i64: runs of so many steps and more are shared with other threads
-    "RELEASE_FROM": 40,  # i64: and so many give the interpreter lock away
-    "MOST_STEPS": 48,  # i64: of longer runs Python is asked
-    "IS_RUN": 56,  # i64: 1 if a run of steps is called for: the number of steps done is returned as well
-    "ARRAY_TYPE": 64,  # numpy.ndarray
-    "NEW_ARRAY": 72,  # PyArray_NewFromDescr
-    "NEW_SCALAR": 80,  # PyArray_Scalar
-    "NEW_OBJECT": 88,  # object.__new__
-    "NO_ARGUMENTS": 96,  # an empty tuple
-    "FAILED": 104,  # a callable that raises what the failure record says
-    "SHOWN": 112,  # a callable of an exception, which raises it as the caller is to see it, or null
-    "FLOAT_TYPE": 120,
-    "INT_TYPE": 128,
-    "TRUE": 136,
-    "DONATED": 144,  # i64: how many arguments are donated
-    "SPECS": 152,  # the records of arguments, and behind them
-    "RESULT_SPECS": 160,  # those of results
-    "TAKEN": 168,  # the node of the tuple of positional arguments
-    "KEYWORDS": 176,  # that of the dict of keywords
-    "MADE": 184,  # that of the results
-    "FIRST": 192,  # the record of the first positional argument if that is no tree, else null
-    "KEPT": 200,  # memory for results, see ``recycling.py``
-}
-DESCRIPTOR_BYTES = 208
+DESCRIPTOR = Record(
+    CONTEXT="Context",
+    POOL="Pool",
+    ARGUMENTS="i64",  # how many
+    RESULTS="i64",
+    SHARE_FROM="i64",  # runs of so many steps and more are shared with other threads
+    RELEASE_FROM="i64",  # and so many give the interpreter lock away
+    MOST_STEPS="i64",  # of longer runs Python is asked
+    IS_RUN="i64",  # 1 if a run of steps is called for: the number of steps done is returned as well
+    ARRAY_TYPE="ptr",  # numpy.ndarray
+    NEW_ARRAY="ptr",  # PyArray_NewFromDescr
+    NEW_SCALAR="ptr",  # PyArray_Scalar
+    NEW_OBJECT="ptr",  # object.__new__
+    NO_ARGUMENTS="ptr",  # an empty tuple
+    FAILED="ptr",  # a callable that raises what the failure record says
+    SHOWN="ptr",  # a callable of an exception, which raises it as the caller is to see it, or null
+    FLOAT_TYPE="ptr",
+    INT_TYPE="ptr",
+    TRUE="ptr",
+    DONATED="i64",  # how many arguments are donated
+    SPECS="Spec",  # the records of arguments, and behind them
+    RESULT_SPECS="Spec",  # those of results
+    TAKEN="Node",  # of the tuple of positional arguments
+    KEYWORDS="Node",  # of the dict of keywords
+    MADE="Node",  # of the results
+    FIRST="Spec",  # the record of the first positional argument if that is no tree, else null
+    KEPT="Kept",  # memory for results, see ``recycling.py``
+)
 
 _STORAGE_BYTES = 32
 
@@ -112,11 +111,11 @@ class Signature:
         arguments, results = program.arguments, program.results  # the records have addresses of their dtypes
         records = [self._argument(k, spec) for k, spec in enumerate(arguments)]
         records += [self._result(k, spec) for k, spec in enumerate(results)]
-        places = memory.records(SPEC, SPEC_BYTES, records)
+        places = memory.records(SPEC, records)
         given, made = places[: len(arguments)], places[len(arguments) :]
         trees = self.trees
         first = trees.taken.parts[0] if trees.taken.parts else None
-        self.address = memory.reserve(DESCRIPTOR_BYTES)
+        self.address = memory.reserve(DESCRIPTOR.size)
         values = {
             "CONTEXT": self.owner.context,
             "POOL": self.owner.pool,
