@@ -18,6 +18,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.nodes import Node, static_node
 from pullback.compiler.runtime.signature import Trees
 from pullback.tracing.specs import FIELDS, LEAF, REGISTERED, Spec, attributes_of
@@ -47,8 +48,8 @@ def taken(spec: Spec) -> Node | None:
 
     Leaves are numbered as ``flatten`` gives them; a dict is matched in the order in which it was written.
     """
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return None  # containers may change while they are looked at
+    if not machine().reads_arrays or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None  # without the interpreter lock containers may change while they are looked at
     try:
         return _node(spec, itertools.count(), match=True)
     except _Unmatched:

@@ -64,7 +64,7 @@ def differs(descriptor: Descriptor, arguments: Pointers, given: i64) -> i1:
 # The results of a call by one signature, null with Python's error set, or the pool's address if it does not fit.
 def attempt(descriptor: Descriptor, arguments: Pointers, given: i64, names: ptr, steps: i64) -> ptr:
     pool = descriptor.POOL
-    if steps > descriptor.MOST_STEPS or differs(descriptor, arguments, given):
+    if differs(descriptor, arguments, given):
         return pool
     shares = steps >= descriptor.SHARE_FROM
     if shares and pool.STARTED + 1 < pool.WANTED:

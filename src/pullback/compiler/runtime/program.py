@@ -86,7 +86,9 @@ class Program:
         self.constants = tuple(np.ascontiguousarray(constant) for constant in self.constants)
         self.overwritten = frozenset(self.donated.values())
         self.steps_done = 0
-        self._release_from = steps_from(RELEASED_RUN, self.cost)
+        #: From how many steps on a run is shared with other threads, and gives the interpreter lock away.
+        self.share_from = steps_from(SHARED_RUN, self.cost) if self.saving > 0 else EVER
+        self.release_from = steps_from(RELEASED_RUN, self.cost)
         self._check()
         self._instances = [_Instance(self)]
         #: The compiled function: a tuple of arrays, or ``NotImplemented`` where ``program(...)`` has to help.
@@ -162,10 +164,10 @@ class Program:
         """
         if steps < 0:
             raise ValueError(f"run_steps of {steps} steps")
-        if steps >= self._share_from():
+        if steps >= self.share_from:
             machine().pool.start()
-        share = layout.USE_POOL if steps >= self._share_from() else 0
-        release = layout.RELEASE_LOCK if steps >= self._release_from else 0
+        share = layout.USE_POOL if steps >= self.share_from else 0
+        release = layout.RELEASE_LOCK if steps >= self.release_from else 0
         instance = self._taken_instance()
         try:
             for slot, (array, stride) in enumerate(zip(arrays, strides), start=1):
@@ -177,31 +179,9 @@ class Program:
             machine().give(instance.context)
         return done
 
-    def signature(
-        self,
-        trees: Trees,
-        sliced: Collection[int] | None = None,
-        instance: _Instance | None = None,
-        **options: Any,
-    ) -> Signature:
-        """Another way to call the program, with trees of arguments: for ``make_function``.
-
-        With ``sliced`` it is a run of many steps: these arguments have a first axis of steps, and so have the results
-        that are not carried. The ``options`` are those of ``Signature``.
-        """
-        most_steps = 1 if sliced is None else EVER
-        return Signature(
-            instance or self._instances[0],
-            trees,
-            share_from=self._share_from(),
-            release_from=self._release_from,
-            most_steps=most_steps if machine().reads_arrays else 0,
-            sliced=sliced,
-            **options,
-        )
-
-    def _share_from(self) -> int:
-        return steps_from(SHARED_RUN, self.cost) if self.saving > 0 else EVER
+    def signature(self, trees: Trees, sliced: Collection[int] | None = None, **options: Any) -> Signature:
+        """Another way to call the program, with trees of arguments: for ``make_function``."""
+        return Signature(self._instances[0], trees, sliced=sliced, **options)
 
     def _taken_instance(self) -> _Instance:
         while True:
@@ -262,8 +242,9 @@ class _Instance:
         self._held = machine().hold(self.context, owners)
         #: What the compiled entry calls where a failure is recorded.
         self.failed = self._raise_failure
-        plain = program.signature(flat(len(program.arguments), len(program.results)), instance=self)
-        self.function = make_function(machine().code.address("pullback_entry"), [plain])
+        plain = Signature(self, flat(len(program.arguments), len(program.results)))
+        signatures = [plain] if machine().reads_arrays else []
+        self.function = make_function(machine().code.address("pullback_entry"), signatures)
 
     def _write_context(self, slots: layout.Slots, width: int, scratch_stride: int) -> None:
         program, ranges = self.program, min(width, layout.MAX_RANGES)

@@ -36,7 +36,6 @@ DESCRIPTOR = Record(
     RESULTS="i64",
     SHARE_FROM="i64",  # runs of so many steps and more are shared with other threads
     RELEASE_FROM="i64",  # and so many give the interpreter lock away
-    MOST_STEPS="i64",  # of longer runs Python is asked
     IS_RUN="i64",  # 1 if a run of steps is called for: the number of steps done is returned as well
     ARRAY_TYPE="ptr",  # numpy.ndarray
     NEW_ARRAY="ptr",  # PyArray_NewFromDescr
@@ -93,9 +92,6 @@ class Signature:
     owner: Any
     """What holds the context and the program, and all that a call needs."""
     trees: Trees
-    share_from: int
-    release_from: int
-    most_steps: int
     shown: Callable[[BaseException], None] | None = None
     weak: Sequence[bool] | None = None
     """Of each argument whether it is a Python number, or none; either is taken where this is not said."""
@@ -122,9 +118,8 @@ class Signature:
             "KEPT": self.owner.kept,
             "ARGUMENTS": len(arguments),
             "RESULTS": len(results),
-            "SHARE_FROM": self.share_from,
-            "RELEASE_FROM": self.release_from,
-            "MOST_STEPS": self.most_steps,
+            "SHARE_FROM": program.share_from,
+            "RELEASE_FROM": program.release_from,
             "IS_RUN": int(self.sliced is not None),
             "ARRAY_TYPE": id(np.ndarray),
             "NEW_ARRAY": numpy_function(_NEW_FROM_DESCR),
