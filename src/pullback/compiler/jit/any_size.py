@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,14 +53,14 @@ class Sized(NamedTuple):
     call: NamedCall
 
     def arguments(
-        self, leaves: Sequence[Any], program: Program, fronts: Sequence[tuple[int, ...]] | None = None
+        self, program: Program, leaves: Sequence[Any], steps: int = 1, sliced: Collection[int] = ()
     ) -> list[Any]:
         """What the program is given: ``leaves`` with padding, and the sizes.
 
-        In a run each leaf has the axes ``fronts`` in front, of steps where it is sliced. Raises ``DonationError`` for
-        memory that is donated and cannot be written.
+        In a run those that are ``sliced`` have an axis of steps in front. Raises ``DonationError`` for memory that is
+        donated and cannot be written.
         """
-        fronts = [()] * len(leaves) if fronts is None else fronts
+        fronts = [(steps,) if k in sliced else () for k in range(len(leaves))]
         named = [k for k, places in enumerate(self.call.leaves) if places]
         if any(k in program.overwritten for k in named):
             types = [type.with_shape((*front, *type.shape)) for type, front in zip(self.call.types, fronts)]
@@ -71,24 +71,21 @@ class Sized(NamedTuple):
         return [*found, *[np.array(size) for size in self.call.sizes]]
 
     def run(
-        self,
-        leaves: Sequence[Any],
-        program: Program,
-        call: Callable[[Sequence[Any]], tuple[Sequence[Any], int]],
-        fronts: Sequence[tuple[int, ...]] | None = None,
+        self, program: Program, leaves: Sequence[Any], steps: int = 1, sliced: Collection[int] | None = None
     ) -> tuple[list[Any], int]:
-        """What ``call`` gives of the arguments, results and how many steps were done, without padding.
+        """The results of a call, or of a run of many steps, without padding, and how many steps were done.
 
         Donated ``leaves`` are updated in place. What a run keeps of each step has a further axis in front.
         """
-        passed, donated = self.arguments(leaves, program, fronts), program.donated
+        passed, donated = self.arguments(program, leaves, steps, sliced or ()), program.donated
+        results: Sequence[Any]
         try:
-            results, done = call(passed)
+            results, done = (program(*passed), 1) if sliced is None else program.run(passed, steps, sliced)
         finally:
             for k in program.overwritten:
                 if passed[k] is not leaves[k]:
                     leaves[k][...] = passed[k][tuple(map(slice, leaves[k].shape))]
-        front = 0 if fronts is None else 1
+        front = int(sliced is not None)
         made = [
             leaves[donated[k]] if k in donated else cut(results[k], cuts, self.call.sizes, front)
             for k, cuts in enumerate(self.instance.slices)

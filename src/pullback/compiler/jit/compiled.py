@@ -260,14 +260,10 @@ class Compiled(_CalledAtOnce[P, R]):
                 + self._requested.uncarried(structure, special.types, special.out_structure, program.results)
             )
         sliced_leaves = frozenset(k for k, cut in enumerate(slices) if cut)
-
-        def run(passed: Sequence[Any]) -> tuple[list[Any], int]:
-            return program.run(passed, steps, sliced_leaves)
-
         if sized is None:
-            final, done = run(arrays)
+            final, done = program.run(arrays, steps, sliced_leaves)
         else:
-            final, done = sized.run(arrays, program, run, [(steps,) if cut else () for cut in slices])
+            final, done = sized.run(program, arrays, steps, sliced_leaves)
         signature = special.signature(sliced_leaves) if sized is None else None
         return (special.out_structure.unflatten(final), done), signature
 
@@ -287,7 +283,7 @@ class Compiled(_CalledAtOnce[P, R]):
         """
         leaves, special, sized = self._specialised(arguments, keywords)
         executable = special.executable
-        return executable.report(leaves if sized is None else sized.arguments(leaves, executable.program))
+        return executable.report(leaves if sized is None else sized.arguments(executable.program, leaves))
 
     def _run(self, special: Specialised, leaves: Sequence[Any], sized: Sized | None) -> Any:
         """The results, where Python has something to do for them; with ``check_nan`` unless there is NaN among them."""
@@ -295,10 +291,7 @@ class Compiled(_CalledAtOnce[P, R]):
         before = list(leaves)
         if self.check_nan:
             before = program.with_copies(leaves)
-        if sized is None:
-            results: Sequence[Any] = program(*leaves)
-        else:
-            results, _ = sized.run(leaves, program, lambda passed: (program(*passed), 1))
+        results = program(*leaves) if sized is None else sized.run(program, leaves)[0]
         if self.check_nan and any(map(has_nan, results)):
             types = special.types if sized is None else sized.call.types
             with without_segments():
