@@ -82,17 +82,17 @@ class Cache:
 
     def load(self, key: str | None, processor: Processor) -> Entry | None:
         """The entry stored under ``key`` for this processor and these library versions, if it is whole."""
-        with self._opened() as folder:
-            if folder is None or key is None or package_digest() is None:
-                return None
-            return folder.read(_digest(key, processor), self.limit_bytes)
+        with contextlib.suppress(OSError), self._opened() as folder:
+            if key is not None and package_digest() is not None:
+                return folder.read(_digest(key, processor), self.limit_bytes)
+        return None
 
     def store(
         self, key: str | None, processor: Processor, object_bytes: bytes, metadata: Mapping[str, Any]
     ) -> None:
         """Keep an entry; without permission or space, or of a compiler edited meanwhile, nothing happens."""
-        with self._opened() as folder:
-            if folder is not None and key is not None and unchanged():
+        with contextlib.suppress(OSError), self._opened() as folder:
+            if key is not None and unchanged():
                 self._write(folder, _digest(key, processor), object_bytes, metadata)
 
     def learn_processor(self) -> None:
@@ -103,9 +103,9 @@ class Cache:
         machine = None if told() else machine_identity()
         if machine is None:
             return
-        with self._opened() as folder:
-            package = None if folder is None else package_digest()
-            if folder is None or package is None:
+        with contextlib.suppress(OSError), self._opened() as folder:
+            package = package_digest()
+            if package is None:
                 return
             digest = hashlib.sha256("\0".join((package, _llvm_files(), machine)).encode()).digest()
             entry = folder.read(digest, self.limit_bytes)
@@ -125,18 +125,15 @@ class Cache:
         self._stores += 1
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[_Folder | None]:
-        """The folder, if it can be used; ``CacheError`` if it must not be trusted."""
-        folder = handle = None
+    def _opened(self) -> Iterator[_Folder]:
+        """The folder; ``OSError`` if it cannot be used, ``CacheError`` if it must not be trusted."""
+        if self.folder is None:
+            raise FileNotFoundError
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if _BY_HANDLE else None
         try:
-            with contextlib.suppress(OSError):
-                if self.folder is not None:
-                    self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    if _BY_HANDLE:
-                        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                    self._check(os.stat(self.folder if handle is None else handle))
-                    folder = _Folder(self.folder, handle)
-            yield folder
+            self._check(os.stat(self.folder if handle is None else handle))
+            yield _Folder(self.folder, handle)
         finally:
             if handle is not None:
                 os.close(handle)
@@ -171,24 +168,20 @@ class _Folder:
     def read(self, digest: bytes, most: int) -> Entry | None:
         """The entry of this digest, if there is a whole one of at most so many bytes."""
         path = self.path(_file_name(digest))
-        try:
-            file = os.open(path, _READ, dir_fd=self.handle)
-        except OSError:
-            return None
-        try:
-            state = os.fstat(file)
+
+        def opened(name: str, _: int) -> int:
+            return os.open(name, _READ, dir_fd=self.handle)
+
+        with contextlib.suppress(OSError), open(path, "rb", opener=opened) as file:
+            state = os.fstat(file.fileno())
             if not _private(state) or state.st_size > most:
                 return None
-            with open(file, "rb", closefd=False) as opened:
-                entry = _unpack(opened.read(state.st_size), digest)
+            entry = _unpack(file.read(state.st_size), digest)
             if entry is not None:
-                with contextlib.suppress(OSError):
-                    os.utime(file if os.utime in os.supports_fd else path)  # used now: the last to be removed
+                with contextlib.suppress(OSError):  # used now: the last to be removed
+                    os.utime(file.fileno() if os.utime in os.supports_fd else path)
             return entry
-        except OSError:
-            return None
-        finally:
-            os.close(file)
+        return None
 
     def write(self, digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]) -> None:
         """Keep an entry, or raise ``OSError`` with nothing changed."""
