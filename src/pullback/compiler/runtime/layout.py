@@ -158,19 +158,13 @@ class Slots:
         return 1 + self.arguments + self.results + self.constants
 
     def argument(self, index: int) -> int:
-        return 1 + _checked("argument", index, self.arguments)
+        return range(1, 1 + self.arguments)[index]
 
     def result(self, index: int) -> int:
-        return 1 + self.arguments + _checked("result", index, self.results)
+        return range(1 + self.arguments, self.count - self.constants)[index]
 
     def constant(self, index: int) -> int:
-        return 1 + self.arguments + self.results + _checked("constant", index, self.constants)
-
-
-def _checked(what: str, index: int, count: int) -> int:
-    if not 0 <= index < count:
-        raise IndexError(f"{what} {index} of a program that has {count}")
-    return index
+        return range(self.count - self.constants, self.count)[index]
 
 
 def slot_offset(slot: int) -> int:

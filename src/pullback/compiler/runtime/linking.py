@@ -61,9 +61,8 @@ class _Section:
 @dataclass
 class _Object:
     sections: list[_Section]
-    names: list[str]
-    symbols: list[tuple[int, int, int]]
-    """Of each symbol its binding, section and value."""
+    symbols: list[tuple[str, int, int, int]]
+    """Of each symbol its name, binding, section and value."""
 
 
 def link(objects: Sequence[bytes], address_of: Callable[[str], int]) -> Image | None:
@@ -104,7 +103,7 @@ def _read(data: bytes) -> _Object:
             raise _Unknown
         content = b"" if kind == _NO_BITS else data[offset : offset + length]
         sections.append(_Section(kind, flags, content, linked, info, align))
-    names, symbols = [], []
+    symbols = []
     for table in sections:
         if table.kind == _SYMBOLS:
             text = sections[table.link].data
@@ -113,9 +112,8 @@ def _read(data: bytes) -> _Object:
                 padding -= end - name
                 if padding < 0:
                     raise _Unknown
-                names.append(text[name:end].decode())
-                symbols.append((info >> 4, section, value))
-    return _Object(sections, names, symbols)
+                symbols.append((text[name:end].decode(), info >> 4, section, value))
+    return _Object(sections, symbols)
 
 
 def _linked(objects: Sequence[_Object], address_of: Callable[[str], int]) -> Image:
@@ -124,7 +122,7 @@ def _linked(objects: Sequence[_Object], address_of: Callable[[str], int]) -> Ima
     outside = {
         name: address_of(name)
         for each in objects
-        for name, (binding, section, _) in zip(each.names, each.symbols)
+        for name, binding, section, _ in each.symbols
         if binding in (_GLOBAL, _WEAK) and section == _UNDEFINED and name not in defined
     }
     if not all(outside.values()):
@@ -163,7 +161,7 @@ def _defined(objects: Sequence[_Object]) -> dict[str, tuple[_Object, int, int]]:
     """Object, section and value of each symbol that others may use."""
     found: dict[str, tuple[_Object, int, int]] = {}
     for each in objects:
-        for name, (binding, section, value) in zip(each.names, each.symbols):
+        for name, binding, section, value in each.symbols:
             if binding in (_GLOBAL, _WEAK) and section != _UNDEFINED:
                 if (
                     binding == _WEAK
@@ -183,11 +181,11 @@ def _relocate(
     base = each.sections[table.info].place
     for offset, info, addend in _RELOCATION.iter_unpack(table.data):
         kind, number = info & 0xFFFFFFFF, info >> 32
-        _, section, value = each.symbols[number]
-        if section == _UNDEFINED and kind == _PLT32 and each.names[number] in stubs:
-            target = stubs[each.names[number]]
-        elif section == _UNDEFINED and each.names[number] in places:
-            target = places[each.names[number]]
+        name, _, section, value = each.symbols[number]
+        if section == _UNDEFINED and kind == _PLT32 and name in stubs:
+            target = stubs[name]
+        elif section == _UNDEFINED and name in places:
+            target = places[name]
         elif 0 < section < _RESERVED and each.sections[section].place >= 0:
             target = each.sections[section].place + value
         else:
