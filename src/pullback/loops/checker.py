@@ -9,6 +9,7 @@ import numpy as np
 from pullback.errors import LoopError
 from pullback.loops.dependences import dependences
 from pullback.loops.expression import Apply, Buffer, Expression, Load, Reduce, operands_of, walk
+from pullback.loops.functions import COMPARISONS
 from pullback.loops.index import Affine, Axis
 from pullback.loops.kernel import ACCUMULATIONS, Kernel, Store
 from pullback.loops.multiply_add import fused_product
@@ -16,9 +17,7 @@ from pullback.loops.multiply_add import fused_product
 __all__ = ["check_expression", "check_kernel", "check_order"]
 
 _BOOL, _INT = np.dtype(np.bool_), np.dtype(np.int64)
-_QUESTIONS = frozenset(
-    ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite"]
-)
+_QUESTIONS = COMPARISONS | {"isnan", "isinf", "isfinite"}
 _KINDS = frozenset(["add", "multiply", "maximum", "minimum", "argmax", "argmin"])
 
 

@@ -12,16 +12,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FUNCTIONS", "converted", "larger", "rectified", "smaller"]
+__all__ = ["COMPARISONS", "FUNCTIONS", "converted", "larger", "rectified", "smaller"]
 
 Array = np.ndarray[Any, Any]
+
+COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 
 _AS_IN_NUMPY = (
     *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "absolute", "sign"),
     *("square", "sqrt", "reciprocal", "floor", "ceil", "trunc", "rint", "copysign"),
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos"),
     *("arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh"),
-    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite"),
+    *sorted(COMPARISONS),
+    *("isnan", "isinf", "isfinite"),
     *("logical_and", "logical_or", "logical_xor", "logical_not", "where"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift"),
 )
