@@ -9,13 +9,20 @@ import numpy as np
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Literal, Position, Reduce, Store, load_at
 from pullback.loops.arithmetic import within
 from pullback.loops.guard import guarded
-from pullback.loops.printer import format_expression, format_kernel, format_program
+from pullback.loops.printer import format_kernel, format_program
 
 FLOAT, INT, BOOL = np.dtype("float64"), np.dtype("int64"), np.dtype(bool)
 R, J, K = Axis("i", 4), Axis("j", 5), Axis("k", 3)
 X = load_at(Buffer("x", FLOAT, (4,)), [Affine.of(R)])
 Y = load_at(Buffer("y", FLOAT, (4,)), [Affine.of(R)])
 M = load_at(Buffer("m", FLOAT, (4, 3)), [Affine.of(R), Affine.of(K)])
+
+
+def format_expression(expression, width=100):
+    """What a kernel that stores the expression says of it."""
+    made = Store(Buffer("made", expression.dtype, ()), Affine(), expression)
+    *lines, last = [line[4:] for line in format_kernel(Kernel((), (made,)), width).splitlines()[1:]]
+    return "\n".join([*lines, last.removeprefix("made[0] = ")])
 
 
 def binary(name, left, right, dtype=FLOAT):

@@ -19,7 +19,7 @@ from pullback.loops.expression import Apply, Buffer, Expression, Load, Position,
 from pullback.loops.index import Affine, Axis
 from pullback.loops.kernel import Kernel, Store
 
-__all__ = ["format_expression", "format_kernel", "format_program"]
+__all__ = ["format_kernel", "format_program"]
 
 _T = TypeVar("_T", Axis, Buffer)
 _WIDTH = 100
@@ -47,23 +47,6 @@ _INFIX = {
     "remainder": ("%", 7),
 }
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
-
-
-def format_expression(expression: Expression, width: int = _WIDTH) -> str:
-    """The expression on one line, or on several that name its parts and end with its value.
-
-    >>> import numpy as np
-    >>> from pullback.loops import Affine, Axis, Buffer, Literal, load_at
-    >>> i, float64 = Affine.of(Axis("i", 3)), np.dtype("float64")
-    >>> x = load_at(Buffer("x", float64, (3,)), [i])
-    >>> square = Apply("multiply", (x, x), float64)
-    >>> print(format_expression(Apply("add", (square, Literal(1.0, float64)), float64)))
-    x[i] * x[i] + 1.0
-    """
-    scope = _Scope(width, (expression,), _Names((), (), (expression,)))
-    lines: list[str] = []
-    scope.define((expression,), lines)
-    return "\n".join([*lines, scope.text_of(expression)])
 
 
 def format_kernel(kernel: Kernel, width: int = _WIDTH) -> str:
