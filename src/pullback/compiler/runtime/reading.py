@@ -89,14 +89,12 @@ def read_argument(descriptor: Descriptor, spec: Spec, object: Object) -> i1:
             Floats(storage)[0] = float(value)
         else:
             Doubles(storage)[0] = value
-    elif type == descriptor.INT_TYPE:
+    else:
         overflow: Ints = reserve(4)
         integer = PyLong_AsLongLongAndOverflow(object, overflow)
         if overflow[0] != 0 or (spec.BYTES == 4 and i64(i32(integer)) != integer):
             return False
         Words(storage)[0] = integer
-    else:
-        Bytes(storage)[0] = i8(object == descriptor.TRUE)
     return True
 
 # An array that was unpickled has a dtype object of its own: the same scalar type in native order is as good.

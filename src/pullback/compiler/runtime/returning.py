@@ -13,7 +13,7 @@ RETURNING = """
 # if memory is short.
 def make_results(descriptor: Descriptor, slots: Slot, steps: i64) -> i1:
     for index in range(descriptor.RESULTS):
-        spec = descriptor.RESULT_SPECS[index]
+        spec = descriptor.SPECS[descriptor.ARGUMENTS + index]
         bytes = bytes_of(spec, steps)
         object: Object = None
         data = spec.STORAGE
@@ -38,7 +38,7 @@ def make_results(descriptor: Descriptor, slots: Slot, steps: i64) -> i1:
 # After the run, the scalars among the results; false with Python's error set if memory is short.
 def make_scalars(descriptor: Descriptor) -> i1:
     for index in range(descriptor.RESULTS):
-        spec = descriptor.RESULT_SPECS[index]
+        spec = descriptor.SPECS[descriptor.ARGUMENTS + index]
         storage: Words = spec.STORAGE
         if storage is None:
             continue

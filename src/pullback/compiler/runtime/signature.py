@@ -45,11 +45,8 @@ DESCRIPTOR = Record(
     FAILED="ptr",  # a callable that raises what the failure record says
     SHOWN="ptr",  # a callable of an exception, which raises it as the caller is to see it, or null
     FLOAT_TYPE="ptr",
-    INT_TYPE="ptr",
-    TRUE="ptr",
     DONATED="i64",  # how many arguments are donated
-    SPECS="Spec",  # the records of arguments, and behind them
-    RESULT_SPECS="Spec",  # those of results
+    SPECS="Spec",  # the records of arguments, and behind them those of results
     TAKEN="Node",  # of the tuple of positional arguments
     KEYWORDS="Node",  # of the dict of keywords
     MADE="Node",  # of the results
@@ -129,11 +126,8 @@ class Signature:
             "FAILED": id(self.owner.failed),
             "SHOWN": 0 if self.shown is None else id(self.shown),
             "FLOAT_TYPE": id(float),
-            "INT_TYPE": id(int),
-            "TRUE": id(True),
             "DONATED": len(program.donated),
             "SPECS": given.start,
-            "RESULT_SPECS": made.start,
             "TAKEN": write_node(memory, trees.taken, given),
             "KEYWORDS": write_node(memory, trees.keywords, given),
             "MADE": write_node(memory, trees.made, made),
