@@ -11,6 +11,7 @@ import pytest
 from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.engine import Loaded, load
 from pullback.compiler.runtime.layout import Slots, emit_failure, emit_pointer, region_function
+from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.program import Program, RegionSpec, RepeatSpec
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.compiler.target import Processor
@@ -118,6 +119,7 @@ def scaling_code() -> Loaded:
     negative = check.value(f"fcmp olt float {value}, 0.0")
     with check.when(negative):
         emit_failure(check, 7, check["chunk"], check.value(f"fptosi float {value} to i64"))
+    machine()  # it has the function that records failures
     return load(module.text(), Processor.host())
 
 

@@ -179,6 +179,7 @@ def make_executable(
             objects = compilation.objects(tell)
         metadata = {**_metadata(graph, built), "objects": [len(data) for data in objects]}
         default_cache().store(key, processor, b"".join(objects), metadata)
+    machine()  # what it calls must be there
     code = Loaded(objects, processor, cached=entry is not None)
     program = _program(graph, whole, offered, code, metadata, watch_result)
     rest()

@@ -33,7 +33,8 @@ compiler's own number, ``position`` and ``value`` are i64 values); the chunk goe
 region is completed, no later region starts, and the call raises what ``Program``'s
 ``explain(Failure)`` returns. Of several failures in one region the one of the lowest position is
 kept (then the lowest code), so the report does not depend on threads. A check placed in a region
-before the updates leaves donated arguments as they were.
+before the updates leaves donated arguments as they were. The function that records is one of ``machine()``, which
+must be there before code with checks is loaded.
 
 **Calls of Python.** ``emit_host_call(f, number, addresses)`` calls ``calls[number]`` of the program with the address of
 a table of ``addresses``, in a ``RegionSpec`` of the ``callers``, which no other thread runs. If it raises, no later

@@ -103,6 +103,19 @@ def pullback_ask(context: Context, scratch: ptr):
     if caller is not None and scratch == context.SCRATCH and caller.OPEN != 0:
         stopped(caller, context)
 
+# Record that something is wrong with the values; of several failures that at the lowest position is kept.
+def pullback_failure(context: Context, code: i64, position: i64, value: i64):
+    locked = False
+    while not locked:
+        seen, locked = exchange(context.FAILURE_LOCK, 0, 1, acquire)
+    known = context.FAILURE_CODE
+    before = context.FAILURE_POSITION
+    if known == 0 or position < before or (position == before and code < known):
+        context.FAILURE_POSITION = position
+        context.FAILURE_VALUE = value
+        store(context.FAILURE_CODE, code, release)
+    store(context.FAILURE_LOCK, 0, release)
+
 def watched_is_finite(context: Context, step: i64) -> i1:
     slot = Slot(context + context.WATCH_SLOT)
     at = slot.BASE + slot.STRIDE * step

@@ -198,10 +198,9 @@ def emit_failure(function: Function, code: int, position: str, value: str) -> No
     """
     if code < 1:
         raise ValueError(f"failure code {code}: codes start at 1, 0 means that all is well")
-    if "pullback_failure" not in function.module.functions:
-        _define_failure(function.module)
-    context = ("ptr", function["context"])
-    function.call("void", "pullback_failure", context, ("i64", str(code)), ("i64", position), ("i64", value))
+    function.module.declare("void @pullback_failure(ptr, i64, i64, i64) cold")
+    values = f"ptr {function['context']}, i64 {code}, i64 {position}, i64 {value}"
+    function.do(f"call void @pullback_failure({values})")
 
 
 def emit_host_call(function: Function, number: int, addresses: list[str]) -> None:
@@ -240,32 +239,3 @@ def emit_ask(function: Function) -> None:
     """Look for signals where a chunk may take any time; when a handler has raised, all is no longer well."""
     word = _word(function, "ASK")  # cold: what a loop has in registers is saved only where it asks
     function.do(f"call void {word}(ptr {function['context']}, ptr {function['scratch']}) cold")
-
-
-def _define_failure(module: Module) -> None:
-    parameters = [("ptr", "context"), ("i64", "code"), ("i64", "position"), ("i64", "value")]
-    f = module.function("pullback_failure", parameters, attributes="nounwind noinline cold")
-    lock, code, position, value = (
-        f.value(f"getelementptr i8, ptr {f['context']}, i64 {CONTEXT[name]}")
-        for name in ("FAILURE_LOCK", "FAILURE_CODE", "FAILURE_POSITION", "FAILURE_VALUE")
-    )
-    f.branch("try")
-    f.label("try")
-    exchange = f.value(f"cmpxchg ptr {lock}, i32 0, i32 1 acquire monotonic")
-    locked = f.value(f"extractvalue {{i32, i1}} {exchange}, 1")
-    f.do(f"br i1 {locked}, label %locked, label %try")
-    f.label("locked")
-    old_code = f.value(f"load i64, ptr {code}, align 8")
-    old_position = f.value(f"load i64, ptr {position}, align 8")
-    none = f.value(f"icmp eq i64 {old_code}, 0")
-    earlier = f.value(f"icmp slt i64 {f['position']}, {old_position}")
-    same = f.value(f"icmp eq i64 {f['position']}, {old_position}")
-    lower = f.value(f"icmp slt i64 {f['code']}, {old_code}")
-    lower_there = f.value(f"and i1 {same}, {lower}")
-    better = f.value(f"or i1 {earlier}, {lower_there}")
-    keep = f.value(f"or i1 {none}, {better}")
-    with f.when(keep):
-        f.do(f"store i64 {f['position']}, ptr {position}, align 8")
-        f.do(f"store i64 {f['value']}, ptr {value}, align 8")
-        f.do(f"store atomic i64 {f['code']}, ptr {code} release, align 8")
-    f.do(f"store atomic i32 0, ptr {lock} release, align 4")

@@ -40,6 +40,7 @@ class Machine:
         code = Loaded([data], processor)
         code.make_immortal()
         self.code = code
+        add_symbols({"pullback_failure": code.address("pullback_failure")})  # which programs call
         self.pool = Pool(code)
         self.recycler = Recycler(code.address("pullback_recycle"))
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
