@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pullback.compiler.codegen.types import scalar_type
+from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
+from pullback.compiler.llvm.function import Function
 from pullback.loops import Axis, Expression
 from pullback.loops.nest import Kind, Level
 
-__all__ = ["ChunkTurns", "TileTurns", "each_place", "emit_nest", "sums_of_products"]
+__all__ = ["ChunkTurns", "TileTurns", "add_products", "each_place", "emit_nest", "sums_of_products"]
 
 Carried = list[str]
 TileTurns = Mapping[Axis, int]
@@ -39,7 +40,7 @@ def emit_nest(
     start: Sequence[tuple[str, str]] = (),
     ends: ChunkTurns | None = None,
     hoisted: tuple[Sequence[Expression], Iterable[Axis]] = ((), ()),
-    entered: Callable[[Axis, TileTurns], None] = lambda axis, tile: None,
+    entered: Callable[[Axis], None] = lambda axis: None,
 ) -> Carried:
     """``body`` for every tile, with where its axes stand; pairs of a type and a value go from tile to tile, if any do.
 
@@ -68,7 +69,7 @@ def emit_nest(
                 if inner is not None:
                     tile[axis] = length
             with here:
-                entered(axis, tile)
+                entered(axis)
                 return nest(rest, current)
 
         kinds = [kind for kind, _ in start]
@@ -87,19 +88,30 @@ def _strips(
     kinds: Sequence[str],
     current: Carried,
 ) -> Carried:
-    """``body`` for each strip; several of one length are a loop, unless they are unrolled."""
-    done = 0
+    """``body`` for each strip; several of one length are a loop, unless they are unrolled.
+
+    Of an axis whose size is known when the program runs those are run that are whole.
+    """
+    f, size, done, most = values.f, values.sizes.get(level.axis), "0", 0
     for length, count in level.strips:
-        stop = done + length * count
-        if count > 1 and level.kind is not Kind.UNROLLED:
-            with values.f.loop(str(done), str(stop), length, list(zip(kinds, current))) as loop:
+        first, start, most = most, done, most + length * count
+        done = str(most) if size is None else _whole(f, start, f.smaller(size, most), length)[0]
+        if size is None and (count == 1 or level.kind is Kind.UNROLLED):
+            for turn in range(first, most, length):
+                current = body(Place(None, turn), length, current)
+        else:
+            with f.loop(start, done, length, list(zip(kinds, current)), counted=size is None) as loop:
                 loop.carry(*body(Place(loop.index, loop=loop), length, loop.values))
             current = loop.results
-        else:
-            for first in range(done, stop, length):
-                current = body(Place(None, first), length, current)
-        done = stop
     return current
+
+
+def _whole(f: Function, start: str, stop: str, length: int) -> tuple[str, str]:
+    """Where the last whole strip ends between two places, and how much is left behind it."""
+    if length == 1:
+        return stop, "0"
+    left = f.value(f"urem i64 {f.value(f'sub i64 {stop}, {start}')}, {length}")
+    return f.value(f"sub i64 {stop}, {left}"), left
 
 
 def _between(values: Values, level: Level, ends: ChunkTurns, body: Callable[[Place, int], object]) -> None:
@@ -111,8 +123,7 @@ def _between(values: Values, level: Level, ends: ChunkTurns, body: Callable[[Pla
     rests = sorted({length % size for length in ends.lengths} - {0})
     stop, left = ends.high, ""
     if rests:
-        left = f.value(f"urem i64 {f.value(f'sub i64 {ends.high}, {ends.low}')}, {size}")
-        stop = f.value(f"sub i64 {ends.high}, {left}")
+        stop, left = _whole(f, ends.low, ends.high, size)
     if any(length >= size for length in ends.lengths):
         counted = all(length >= size for length in ends.lengths)
         with f.loop(ends.low, stop, size, counted=counted) as loop:
@@ -126,23 +137,34 @@ def _between(values: Values, level: Level, ends: ChunkTurns, body: Callable[[Pla
 def sums_of_products(
     values: Values, levels: Sequence[Level], tile: TileTurns, left: Expression, right: Expression
 ) -> Carried:
-    """The sum over some loops at each place of a tile, a vector; what is the same for several places is read once."""
-    lanes = Lanes(values.f, scalar_type(left.dtype), values.lanes)
+    """The sum over some loops at each place of a tile, a vector."""
+    start = [(vector_of(scalar_type(left.dtype), values.lanes), "zeroinitializer")] * math.prod(tile.values())
+    return emit_nest(values, levels, lambda _, sums: add_products(values, tile, left, right, sums), start)
 
-    def turn(_: TileTurns, sums: Carried) -> Carried:
-        known: dict[tuple[object, ...], str] = {}
 
-        def operand(expression: Expression) -> str:
-            where = expression, *(values.places[axis] for axis in tile if axis in expression.axes)
-            if where not in known:
-                (known[where],) = values.vectors(expression)
-            return known[where]
+def add_products(
+    values: Values, tile: TileTurns, left: Expression, right: Expression, sums: Sequence[str]
+) -> Carried:
+    """``sums`` of vectors of the group, with a product added at each place of a tile.
 
-        for __ in each_place(values, tile):  # each vector, before elements are spread for it
-            operand(right)
-        return [lanes.fma(operand(left), operand(right), sums[k]) for k in each_place(values, tile)]
+    What is the same for several places is read once.
+    """
+    lanes, vectors = Lanes(values.f, scalar_type(left.dtype), values.lanes), values.current_group.vectors
+    known: dict[tuple[object, ...], list[str]] = {}
 
-    return emit_nest(values, levels, turn, [(lanes.type, "zeroinitializer")] * math.prod(tile.values()))
+    def operand(expression: Expression) -> list[str]:
+        where = expression, *(values.places[axis] for axis in tile if axis in expression.axes)
+        if where not in known:
+            known[where] = values.vectors(expression)
+        return known[where]
+
+    for _ in each_place(values, tile):  # each vector, before elements are spread for it
+        operand(right)
+    return [
+        lanes.fma(a, b, total)
+        for k in each_place(values, tile)
+        for a, b, total in zip(operand(left), operand(right), sums[k * vectors :])
+    ]
 
 
 def each_place(values: Values, tile: TileTurns) -> Iterator[int]:

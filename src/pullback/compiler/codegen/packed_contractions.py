@@ -14,19 +14,21 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
-from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
-from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, emit_nest
+from pullback.compiler.codegen.contractions import accumulate, run_epilogue
+from pullback.compiler.codegen.maps import write_stores
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest
 from pullback.compiler.codegen.prefetch import Wanted, lies_far, wanted_by, wanted_rows
 from pullback.compiler.codegen.types import memory_type
 from pullback.compiler.codegen.values import LaneGroup, Place, Values
+from pullback.compiler.schedules.contraction import Pair
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.packing import Segment
 from pullback.compiler.schedules.tiles import row_axis
-from pullback.loops import Affine, Axis, Kernel, Load
+from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Store
 from pullback.loops.nest import Kind, Level, level_of
 
 __all__ = ["emit_packed_contraction"]
@@ -66,18 +68,16 @@ class _Round:
 
 def _repeated(rounds: Sequence[tuple[Segment, ...]]) -> Iterator[tuple[_Round, int, int]]:
     """Each round that is written, how often it is run and how far apart: a long axis is cut into many of one length."""
-    number = 0
-    while number < len(rounds):
-        segments, count, step = rounds[number], 1, 0
-        last = number == len(rounds) - 1
-        if number > 0 and not last:
-            step = sum(segment.stop - segment.start for segment in segments)
-            while number + count < len(rounds) - 1 and rounds[number + count] == tuple(
-                replace(s, start=s.start + count * step, stop=s.stop + count * step) for s in segments
-            ):
-                count += 1
-        yield _Round(segments, number == 0, last), count, step
-        number += count
+    alike = [list(same) for _, same in itertools.groupby(rounds[1:-1], key=_lengths)]
+    groups = [rounds[:1], *alike, rounds[1:][-1:]]
+    for same in filter(None, groups):
+        turn = _Round(same[0], same is groups[0], same[-1] is rounds[-1])
+        yield turn, len(same), sum(length for _, length in _lengths(same[0]))
+
+
+def _lengths(segments: Sequence[Segment]) -> list[tuple[int, int]]:
+    """How many steps of which pair a round has."""
+    return [(segment.pair, segment.stop - segment.start) for segment in segments]
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,12 @@ class _Blocks:
         product, packing = schedule.contraction, schedule.packing
         self.values, self.product, self.packing, self.axis = values, product, packing, axis
         self.f, self.scratch = values.f, values.f["scratch"]
-        self.kind = memory_type(product.accumulator.dtype)
+        dtype = product.accumulator.dtype
+        self.kind, self.panel = memory_type(dtype), Buffer("panel", dtype, ())
         self.pitch = packing.depth * packing.width
-        several = len(packing.rounds) > 1
-        self.waiting = self._at(self.scratch, packing.panels * self.pitch) if several else ""
+        row = Affine.of(axis) * (packing.panels * packing.width)
+        self.waiting = Load(Buffer("waiting", dtype, ()), row + Affine.of(product.columns))
+        """Where a tile's sums of a panel are between rounds."""
 
     def _at(self, pointer: str, ahead: int | str) -> str:
         return self.f.ahead(pointer, self.kind, ahead)
@@ -115,7 +117,8 @@ class _Blocks:
         self.following = self.f.value(f"add i64 {first_panel}, {self.packing.panels}")
 
         def run(turn: _Round) -> None:
-            self._each_panel(functools.partial(self._pack, turn))
+            for segment in turn.segments:
+                self._each_panel(functools.partial(self._pack, turn, segment))
             self._rows(last_row, turn)
 
         for turn, count, step in _repeated(self.packing.rounds):
@@ -161,56 +164,47 @@ class _Blocks:
 
     # ------------------------------------------------------------------ packing
 
-    def _packed(self, panel: _Panel) -> str:
-        """The memory of a panel."""
-        return self._at(self.scratch, self.f.value(f"mul i64 {panel.within}, {self.pitch}"))
+    @contextmanager
+    def _steps(
+        self, turn: _Round, segment: Segment, panel: _Panel, all_made: bool = False
+    ) -> Iterator[tuple[Pair, Affine]]:
+        """A segment's pair along an axis of its own, and where the panel has each of its steps."""
+        values, pair, start = self.values, self.product.pairs[segment.pair], turn.place(segment)
+        (depth,), step = pair.depth, Axis("step", segment.stop - segment.start)
+        size = step.extent if all_made else self._made(start, step.extent)
+        if isinstance(size, str):
+            values.sizes[step] = size
+        packed = self.f.value(f"mul i64 {panel.within}, {self.pitch}")
+        values.pointers = {**values.pointers, self.panel: self._at(self.scratch, packed)}
+        with values.standing({depth: start}):
+            along = pair.along({depth: Affine.of(depth) + Affine.of(step)}, (step,))
+            yield along, (Affine.of(step) + segment.packed_at) * self.packing.width
 
-    def _pack(self, turn: _Round, panel: _Panel) -> None:
-        packed = self._packed(panel)
-        for segment in turn.segments:
-            right, (depth,) = self.product.pairs[segment.pair].right, self.product.pairs[segment.pair].depth
-            target = self._at(packed, segment.packed_at * self.packing.width)
-            places = {self.product.columns: Place(panel.column), depth: turn.place(segment)}
-            with self.values.standing(places):
-                source = self.values.at(right.buffer, right.offset)
-            steps, across = (right.offset.coefficient(axis) for axis in (depth, self.product.columns))
-            if across == 1:
-                count = self._made(turn.place(segment), segment.stop - segment.start)
-                self._copy(source, steps, target, count, panel.columns)
-            else:
-                self._turn(source, steps, across, target, segment.stop - segment.start, panel.columns)
+    def _pack(self, turn: _Round, segment: Segment, panel: _Panel) -> None:
+        """Rows of the operand as they are, or blocks transposed where its rows are the panel's columns."""
+        f, values, lanes, columns = self.f, self.values, self.packing.lanes, self.product.columns
+        width, piece = self.packing.width, values.target.piece_bytes
+        across = self.product.pairs[segment.pair].right.offset.coefficient(columns)
+        size = 1 if across == 1 else lanes
 
-    def _copy(self, source: str, steps: int, target: str, depth: int | str, columns: int) -> None:
-        """Rows of the operand as they are."""
-        f, lanes, width = self.f, self.packing.lanes, self.packing.width
-        with f.loop("0", str(depth), counted=isinstance(depth, int)) as loop:
-            row = self._at(source, f.value(f"mul i64 {loop.index}, {steps}"))
-            packed = self._at(target, f.value(f"mul i64 {loop.index}, {width}"))
-            for start in range(0, columns, lanes):
-                count = min(lanes, columns - start)
-                value = load_lanes(f, self._at(row, start), self.kind, lanes, count)
-                store_lanes(f, value, self._at(packed, start), self.kind, lanes, lanes)
+        def strip(tile: TileTurns, _: list[str]) -> None:
+            for first in range(0, panel.columns, lanes):
+                count = min(lanes, panel.columns - first)
+                read = values.at(right.buffer, right.offset + first * across)
+                write = values.at(self.panel, place + first)
+                if size == 1:
+                    row = load_lanes(f, read, self.kind, lanes, count)
+                    store_lanes(f, row, write, self.kind, lanes, lanes)
+                else:
+                    places = (read, across), (write, width)
+                    transpose_block(f, self.kind, lanes, *places, count, tile[step], piece, full_rows=True)
 
-    def _turn(self, source: str, steps: int, across: int, target: str, depth: int, columns: int) -> None:
-        """Blocks transposed: the operand's rows are the panel's columns."""
-        f, lanes, width = self.f, self.packing.lanes, self.packing.width
-        whole, rest = divmod(depth, lanes)
-
-        def strip(source: str, target: str, count: int) -> None:
-            for start in range(0, columns, lanes):
-                rows = min(lanes, columns - start)
-                read = self._at(source, start * across), across
-                write, piece = (self._at(target, start), width), self.values.target.piece_bytes
-                transpose_block(f, self.kind, lanes, read, write, rows, count, piece, full_rows=True)
-
-        if steps != 1:
-            raise AssertionError("a packed operand runs along its columns or along its depth")
-        if whole:
-            with f.loop("0", str(whole * lanes), lanes) as loop:
-                start = self._at(source, loop.index)
-                strip(start, self._at(target, f.value(f"mul i64 {loop.index}, {width}")), lanes)
-        if rest:
-            strip(self._at(source, whole * lanes), self._at(target, whole * lanes * width), rest)
+        with self._steps(turn, segment, panel, all_made=size > 1) as (pair, place):
+            right, (step,) = pair.right, pair.depth
+            if size > 1 and right.offset.coefficient(step) != 1:
+                raise AssertionError("a packed operand runs along its columns or along its depth")
+            with values.standing({columns: Place(panel.column)}):
+                emit_nest(values, [level_of(step, size=size), Level(step, Kind.REGISTER)], strip)
 
     # ------------------------------------------------------------------ tiles
 
@@ -227,41 +221,39 @@ class _Blocks:
 
     def _tile(self, tile: TileTurns, turn: _Round, panel: _Panel) -> None:
         """One register tile over one panel; between rounds its sums wait in memory."""
-        values, packing, f = self.values, self.packing, self.f
-        group = LaneGroup.over(self.product.columns, panel.columns, packing.lanes)
-        lanes, rows, vectors = packing.lanes, tile[self.axis], group.vectors
-        packed = self._packed(panel)
-        with values.lane_group(group, Place(panel.column)):
-            waiting = self._waiting(panel) if self.waiting else ""
-            sums = ["zeroinitializer"] * (rows * vectors)
+        values, packing, columns = self.values, self.packing, self.product.columns
+        group, at = LaneGroup.over(columns, panel.columns, packing.lanes), Place(panel.column)
+        vectors = group.vectors
+        with values.lane_group(group, at):
+            wanted = self._wanted(turn, tile[self.axis], panel)
+        # In a panel there are zeros beyond the operand's end.
+        with values.lane_group(replace(group, tail=0), Place(None)):
+            sums = ["zeroinitializer"] * (tile[self.axis] * vectors)
+            if not (turn.first and turn.last):
+                values.pointers = {**values.pointers, self.waiting.buffer: self._waiting(panel)}
             if not turn.first:
-                spots = list(self._spots(waiting, rows, vectors))
-                sums = [load_lanes(f, spot, self.kind, lanes, lanes) for spot in spots]
-            wanted = self._wanted(turn, rows, panel)
+                sums = [vector for _ in each_place(values, tile) for vector in values.vectors(self.waiting)]
             for segment in turn.segments:
-                pair, start = self.product.pairs[segment.pair], turn.place(segment)
-                right = self._at(packed, segment.packed_at * packing.width)
-                extent = start, self._made(start, segment.stop - segment.start)
-                sums = multiply_panel(values, pair, tile, right, packing.width, extent, sums, wanted)
+                with self._steps(turn, segment, panel) as (pair, place):
+                    packed = Load(self.panel, place + Affine.of(columns))
+                    sums = accumulate(values, replace(pair, right=packed), tile, sums, wanted)
                 wanted = []
-            if turn.last:
-                run_epilogue(values, self.product, tile, sums)
+            if not turn.last:
+                for row in each_place(values, tile):
+                    values.bind(self.product.accumulator, sums[row * vectors :][:vectors])
+                    write_stores(
+                        values, [Store(self.waiting.buffer, self.waiting.offset, self.product.accumulator)]
+                    )
                 return
-            for spot, value in zip(self._spots(waiting, rows, vectors), sums):
-                store_lanes(f, value, spot, self.kind, lanes, lanes)
+        with values.lane_group(group, at):
+            run_epilogue(values, self.product, tile, sums)
 
     def _waiting(self, panel: _Panel) -> str:
-        """Where the sums of the tile whose first row is reached wait between rounds."""
+        """Where the sums of the first row would wait that there is."""
         f, packing = self.f, self.packing
-        done = f.value(f"sub i64 {self.values.offset(Affine.of(self.axis))}, {self.first_row}")
-        place = f.value(f"mul i64 {done}, {packing.panels * packing.width}")
-        across = f.value(f"mul i64 {panel.within}, {packing.width}")
-        return self._at(self._at(self.waiting, place), across)
-
-    def _spots(self, waiting: str, rows: int, vectors: int) -> Iterator[str]:
-        """The place of each vector of a tile."""
-        for r, v in itertools.product(range(rows), range(vectors)):
-            yield self._at(waiting, r * self.packing.panels * self.packing.width + v * self.packing.lanes)
+        before = f.value(f"mul i64 {self.first_row}, {packing.panels}")
+        ahead = f.value(f"mul i64 {f.value(f'sub i64 {panel.within}, {before}')}, {packing.width}")
+        return self._at(self._at(self.scratch, packing.panels * self.pitch), ahead)
 
     # ------------------------------------------------------------------ prefetching
 

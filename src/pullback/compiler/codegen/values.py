@@ -125,6 +125,8 @@ class Values:
         self._scopes: list[dict[Expression, list[str]]] = [{}]
         self.end: tuple[str, int] | None = None
         """Of a product that is summed over rows their number, and that of those that there are."""
+        self.sizes: dict[Axis, str] = {}
+        """Of axes of which not all turns are made how many are."""
         self.spare: dict[str, str] = {}
         self.rare = 0
         self.pieces: Sequence[tuple[str, int]] = ()

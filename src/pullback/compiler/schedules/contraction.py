@@ -6,10 +6,11 @@ summed over time is one product with a pair for each time step. Nothing is conca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pullback.loops import (
+    Affine,
     Apply,
     Axis,
     Expression,
@@ -45,6 +46,11 @@ class Pair:
     left: Load
     right: Load
     depth: tuple[Axis, ...]
+
+    def along(self, places: Mapping[Axis, Affine], depth: tuple[Axis, ...]) -> Pair:
+        """The same sum over other axes, from which old ones have their ``places``."""
+        left, right = (Load(load.buffer, load.offset.replace(places)) for load in (self.left, self.right))
+        return Pair(left, right, depth)
 
 
 @dataclass(frozen=True, eq=False)
