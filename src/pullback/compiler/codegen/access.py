@@ -50,7 +50,8 @@ def emit_load(values: Values, load: Load) -> list[str]:
     guard = _common_guard(values, load) if together else None
     found = []
     for k in range(count):
-        mask = _both(values, values.mask(k), guards[k])
+        guarded = guards[k]
+        mask = values.mask(k) if guarded is None else values.existing(guarded, k)
         if together:
             found.append(_load_vector(values, load.buffer, start, k, mask, guard))
         else:
@@ -93,9 +94,7 @@ def _load_scalar(values: Values, load: Load) -> str:
     offset = values.element(load.buffer, load.offset, _indices(values, load.dynamic))
     kind, dtype = memory_type(load.dtype), load.dtype
     guard = None if load.guard is None else values.emit(load.guard)[0]
-    address = values.address(load.buffer, offset)
-    if guard is not None:  # read something that is there instead, and forget it
-        address = _there(values, guard, address, kind)
+    address = _there(values, guard, values.address(load.buffer, offset), kind)
     value = values.f.value(f"load {kind}, ptr {address}, align {dtype.itemsize}")
     if guard is not None:
         zero = "0" if dtype.kind != "f" else "0.0"
@@ -103,8 +102,10 @@ def _load_scalar(values: Values, load: Load) -> str:
     return from_memory(values.f, value, dtype)
 
 
-def _there(values: Values, guard: str, address: str, kind: str) -> str:
-    """The address under the ``guard``, else that of memory on the stack, which is there."""
+def _there(values: Values, guard: str | None, address: str, kind: str) -> str:
+    """The address under the ``guard``, if there is one, else that of memory on the stack, which is there."""
+    if guard is None:
+        return address
     spare = values.spare.get(kind) or values.spare.setdefault(kind, values.f.reserve(kind))
     return values.f.value(f"select i1 {guard}, ptr {address}, ptr {spare}")
 
@@ -126,8 +127,7 @@ def _load_vector(
         return from_memory(
             values.f, load_lanes(values.f, address, element, lanes, lanes), buffer.dtype, lanes
         )
-    if guard is not None:
-        address = _there(values, guard, address, vector_of(element, lanes))
+    address = _there(values, guard, address, vector_of(element, lanes))
     short = max(2, 1 << (there - 1).bit_length())
     if short < lanes:
         mask = _resized(values, mask, "i1", lanes, short)
@@ -181,15 +181,11 @@ def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None
     wanted = [None if offset is None else offset - first for offset in offsets]
     span = max(known) - first + 1
     guard = _common_guard(values, load)
-    spare = "" if guard is None else values.f.reserve(f"[{span} x {element}]")
     picked = "poison" if len(known) == len(offsets) else "zeroinitializer"
     last = max(0, span - lanes)  # a vector that ends with the last element needs no mask
     for part in (min(part, last) for part in range(0, span, lanes)):
         there = min(lanes, span - part)
-        address = values.address(load.buffer, start, first + part)
-        if guard is not None:  # read something that is there instead, and forget it
-            instead = values.f.ahead(spare, element, str(part))
-            address = values.f.value(f"select i1 {guard}, ptr {address}, ptr {instead}")
+        address = _there(values, guard, values.address(load.buffer, start, first + part), kind)
         row = load_lanes(values.f, address, element, lanes, there)
         lies_at = [-1 if offset is None else offset - part for offset in wanted]
         picks = [
@@ -231,12 +227,6 @@ def _gather(values: Values, load: Load, start: str, step: int, vector: int, mask
         (vector_kind, "zeroinitializer"),
     )
     return from_memory(values.f, value, load.dtype, lanes)
-
-
-def _both(values: Values, first: str | None, second: str | None) -> str | None:
-    if first is None or second is None:
-        return first or second
-    return values.f.value(f"and {vector_of('i1', values.current_group.lanes)} {first}, {second}")
 
 
 def emit_store(values: Values, store: Store) -> None:
