@@ -202,19 +202,6 @@ def test_constants_that_repeat_one_value_are_part_of_the_code(value, buffers):
     assert len(lower(Graph((), (constant(value),)), TARGET).constants) == buffers
 
 
-def test_what_constants_say_of_constants_is_looked_up():
-    """Places of large constants, whose values are no part of the code, are looked up when the program runs."""
-    table = np.arange(70).reshape(7, 10)
-    for values, known in ((table, True), (table.astype(np.float32), False)):
-        places = constant(np.array([[2, 0], [6, 1]])), constant(np.array([[9, 3], [0, 4]]))
-        graph = Graph((), (OPERATORS["gather"](constant(values), *places, axes=(0, 1)),))
-        lowered = lower(graph, TARGET)
-        (load,) = lowered.kernels[0].loads() if known else [lowered.kernels[0].stores[0].value]
-        assert bool(load.dynamic) is not known
-        if known:
-            assert [each.tolist() for each in lowered.constants.values()] == [[[29, 3], [60, 14]]]
-
-
 def test_a_chain_of_any_length_is_computed(compiler, traced):
     """Views cost nothing, so that no cost ends what is computed inside each other."""
 

@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from pullback.compiler.key.graph import constant_is_code, repeats_one_value
+from pullback.compiler.key.graph import repeats_one_value
 from pullback.compiler.lowering.inline import pooled_convolutions
 from pullback.compiler.passes.rewriting import inner, readers_of, uses
 from pullback.compiler.passes.simplify_products import extents_of
@@ -21,7 +21,6 @@ from pullback.compiler.schedules.cost import (
     COPY_COST,
     DEEPEST_COST,
     DEEPEST_VALUE,
-    LARGEST_TABLE,
     LEAST_LINE,
     LOOKUP_COST,
     MOST_CONCATENATED,
@@ -54,7 +53,6 @@ from pullback.loops import (
 )
 from pullback.loops.arithmetic import within_extent
 from pullback.loops.expression import Reduce, linear
-from pullback.loops.interpreter import Memory, run_kernel
 from pullback.loops.kernel import Kernel, Store
 from pullback.operators.indexing import gathers_rows
 from pullback.operators.interleave import places
@@ -82,7 +80,6 @@ class Lowered:
         self._operands: dict[int, Operand] = {}
         self._users = uses(self._order, graph.outputs)
         self._shared: set[Expression] = set()
-        self._tables: dict[object, Buffer] = {}
         inlined = pooled_convolutions(self._order, self._users, target)
         self._stored = _choose_stored(graph, self._order, inlined)
 
@@ -121,33 +118,10 @@ class Lowered:
             if name == "add" or (name == "subtract" and not all(map(_multiplies, node.inputs))):
                 # A product that has other users is rounded, so that all have the same bits.
                 value = fused(value, self._shared)
-            if name == "gather":
-                value = rebuilt(value, self._looked_up, {})
             if self._users[id(node)] > 1 and _is_product(value):
                 self._shared.add(value)
             self._values[key] = value
         return self._values[key]
-
-    def _looked_up(self, part: Expression) -> Expression:
-        """What a constant holds where constants say, in a constant of its own that lies as these do."""
-        if not isinstance(part, Load) or not part.dynamic or turns_of(part.axes) > LARGEST_TABLE:
-            return part
-        loads = [each for each in walk(part) if isinstance(each, Load)]
-        found = [self.constants.get(load.buffer) for load in loads if load.guard is None]
-        if len(found) < len(loads) or any(value is None or not constant_is_code(value) for value in found):
-            return part
-        axes = sorted(part.axes, key=lambda axis: -max(load.offset.coefficient(axis) for load in loads))
-        buffer = Buffer(f"constant{len(self.constants)}", part.dtype, tuple(axis.extent for axis in axes))
-        place = element(map(Affine.of, axes), buffer.shape)
-        memory = Memory({each: value.reshape(-1) for each, value in self.constants.items()})
-        memory.arrays[buffer] = np.empty(turns_of(axes), part.dtype)
-        run_kernel(Kernel(tuple(axes), (Store(buffer, place, part),)), memory)
-        if memory.failures:  # an error when the program runs
-            return part
-        table = memory.arrays[buffer].reshape(buffer.shape)
-        buffer = self._tables.setdefault((part.dtype, buffer.shape, table.tobytes()), buffer)
-        self.constants[buffer] = table
-        return Load(buffer, place)
 
     def run(self) -> Lowered:
         """Make the kernels of every stored node."""
@@ -176,8 +150,6 @@ class Lowered:
                     self._add(axes, known, index, self.operand(node)(index))
             written.add(known)
             self.outputs.append(known)
-        read = {buffer for kernel in self.kernels for buffer in kernel.reads()}
-        self.constants = {buffer: value for buffer, value in self.constants.items() if buffer in read}
         return self
 
     def _store(self, node: Operation, buffer: Buffer) -> None:

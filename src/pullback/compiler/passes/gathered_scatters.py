@@ -26,13 +26,14 @@ have more, so that all have one shape.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.key.graph import constant_is_code
-from pullback.compiler.passes.rewriting import GraphPass, filled, inner, ordered, rebuilt, scalar, uses
+from pullback.compiler.passes.rewriting import GraphPass, filled, ordered, rebuilt, scalar, uses
 from pullback.compiler.schedules.cost import (
     DEEPEST_FACTOR,
     FEW_GATHERED,
@@ -48,8 +49,8 @@ from pullback.operators.shapes import broadcast, reshape
 
 __all__ = ["gathered_scatters"]
 
-Selection = Callable[[Node, Sequence[Node]], Node]
-"""From an array and places of its leading axes to what it holds there."""
+Places = tuple[NDArray[np.int64], ...]
+"""Where elements stand, for each of the leading axes of an array; all of one shape."""
 
 
 def _gathered_scatters(graph: Graph) -> Graph:
@@ -59,24 +60,12 @@ def _gathered_scatters(graph: Graph) -> Graph:
         return graph
     count = uses(order, graph.outputs)
     made: dict[Node, Node] = {}
-
-    def at(node: Node, places: Sequence[Node], depth: int = 0) -> Node:
-        """``node`` at ``places``; what costs little is computed again there."""
-        if isinstance(node, Operation) and node.operator.elementwise and depth < DEEPEST_FACTOR:
-            cost = node.operator.cost if count[id(node)] == 1 else _cost(node)
-            if cost <= RECOMPUTE_COST:
-                operands = [at(x, places, depth + 1) for x in node.inputs]
-                return node.operator(*operands, **node.attributes)
-        if inner(node, "broadcast") is not None and node.ndim == len(places):
-            (x,), axes = node.inputs, node.attributes["axes"]
-            if axes and 1 not in x.shape:
-                return at(x, [places[axis] for axis in axes], depth + 1)
-        return gather(made.get(node, node), *places, axes=tuple(range(len(places))))
+    moved = _Moved(lambda node: made.get(node, node), count)
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         table = found.get(node)
-        again = apply(node.operator, inputs, node.attributes)
-        made[node] = again if table is None else _gathered(node, inputs[1], *table, at)
+        again = None if table is None else _gathered(node, *table, moved)
+        made[node] = apply(node.operator, inputs, node.attributes) if again is None else again
         return made[node]
 
     return rebuilt(graph, rebuild)
@@ -129,16 +118,22 @@ def _known(node: Node) -> NDArray[np.int64] | None:
 
 
 def _gathered(
-    node: Operation, updates: Node, table: NDArray[np.int64], there: NDArray[np.bool_], at: Selection
+    node: Operation,
+    table: NDArray[np.int64],
+    there: NDArray[np.bool_],
+    moved: _Moved,
 ) -> Node:
-    """What ``node`` sums, with the ``updates`` that ``table`` names for each place."""
-    base, before, *indices = node.inputs
+    """What ``node`` sums, with the updates that ``table`` names for each place."""
+    base, updates, *indices = node.inputs
     axes = node.attributes["axes"]
-    if indices[0].ndim:
-        terms = at(before, list(map(constant, np.unravel_index(table, indices[0].shape))))
+    places = np.unravel_index(table, indices[0].shape) if indices[0].ndim else ()
+    rest = updates.shape[indices[0].ndim :]
+    if places:
+        terms = moved.at(updates, places)
     else:
-        shape = (*table.shape, *updates.shape)
-        terms = broadcast(updates, shape=shape, axes=tuple(range(2, len(shape))))
+        terms = broadcast(
+            moved.new(updates), shape=(*table.shape, *rest), axes=tuple(range(2, 2 + len(rest)))
+        )
     if not there.all():
         mask = broadcast(constant(there), shape=terms.shape, axes=(0, 1))
         terms = where(mask, terms, filled(0, terms))
@@ -152,6 +147,80 @@ def _gathered(
         return sum_along(terms, axes=(0,))
     found: Node = reshape(terms, shape=base.shape)
     return found + filled(0, found)  # to zero, that of a negative zero too
+
+
+class _Moved:
+    """Elements of nodes at known places, taken where what they are made of is read.
+
+    ``new`` gives what has become of a node, ``count`` how often it is read.
+    """
+
+    def __init__(self, new: Callable[[Node], Node], count: dict[int, int]) -> None:
+        self.new = new
+        self.count = count
+        self.constants: dict[tuple[str, tuple[int, ...], bytes], Node] = {}
+
+    def at(self, node: Node, places: Places, depth: int = 0) -> Node:
+        """``node`` at ``places`` of its leading axes."""
+        made = self._inside(node, places, depth)
+        if made is not None:
+            return made
+        return gather(self.new(node), *map(self._constant, places), axes=tuple(range(len(places))))
+
+    def _inside(self, node: Node, places: Places, depth: int) -> Node | None:
+        """What ``node`` is made of at ``places``, computed again there, if that costs little."""
+        if isinstance(node, Constant) and constant_is_code(node.value):
+            return self._constant(node.value[places])
+        if not isinstance(node, Operation) or depth == DEEPEST_FACTOR:
+            return None
+        if node.operator.name == "broadcast":
+            return self._broadcast(node, places, depth + 1)
+        if node.operator.name == "reshape":
+            return self._reshape(node, places, depth + 1)
+        if node.operator.name == "gather":
+            return self._gather(node, places)
+        cost = node.operator.cost if self.count[id(node)] == 1 else _cost(node)
+        if not node.operator.elementwise or cost > RECOMPUTE_COST:
+            return None
+        return node.operator(*(self.at(x, places, depth + 1) for x in node.inputs), **node.attributes)
+
+    def _constant(self, value: NDArray[Any]) -> Node:
+        """One node for equal values, so that equal operations on them are one."""
+        key = (str(value.dtype), value.shape, value.tobytes())
+        if key not in self.constants:
+            self.constants[key] = constant(value)
+        return self.constants[key]
+
+    def _broadcast(self, node: Operation, places: Places, depth: int) -> Node | None:
+        (x,), axes = node.inputs, node.attributes["axes"]
+        if any(node.shape[axis] != extent for axis, extent in zip(axes, x.shape)):
+            return None
+        ahead, more = len(places), places[0].ndim
+        own = tuple(places[axis] for axis in axes if axis < ahead)
+        shape = (*places[0].shape, *node.shape[ahead:])
+        behind = tuple(axis - ahead + more for axis in axes if axis >= ahead)
+        if not own:
+            return broadcast(self.new(x), shape=shape, axes=behind)
+        part = self.at(x, own, depth)
+        return part if part.shape == shape else broadcast(part, shape=shape, axes=(*range(more), *behind))
+
+    def _gather(self, node: Operation, places: Places) -> Node | None:
+        x, *indices = node.inputs
+        known = [_known(index) for index in indices]
+        if len(places) != indices[0].ndim or any(each is None for each in known):
+            return None
+        moved = [self._constant(each[places]) for each in known if each is not None]
+        return gather(self.new(x), *moved, axes=node.attributes["axes"])
+
+    def _reshape(self, node: Operation, places: Places, depth: int) -> Node | None:
+        """The same elements of the array before, if the axes behind are the same."""
+        (x,) = node.inputs
+        ahead = len(places)
+        before = x.ndim - (node.ndim - ahead)
+        if before < 1 or x.shape[before:] != node.shape[ahead:]:
+            return None
+        number = np.ravel_multi_index(places, node.shape[:ahead])
+        return self.at(x, np.unravel_index(number, x.shape[:before]), depth)
 
 
 def _cost(node: Node, depth: int = 0) -> float:
