@@ -189,3 +189,19 @@ def test_panels_end_where_the_size_does(function: Callable[..., Any], axis: int)
             np.testing.assert_allclose(named(*given)[1], function(*given)[1], rtol=1e-4, atol=1e-4)
         lines = named.inspect(*given).loops.splitlines()
     assert any("panels" in line and "up to" in line for line in lines)
+
+
+@pytest.mark.parametrize("vectors", [32, 64])
+def test_rows_of_a_copy_do_not_end_where_a_sum_over_several_times_as_many_does(vectors: int) -> None:
+    """The copy's rows are lines of an image and places in them as one; the width is any size, and sums end at it."""
+    image, window = np.ones((1, 3, 3, 2)), np.ones((3, 2, 1, 1))
+
+    def sums(image, window):
+        def total(window):
+            return nn.conv_transpose(image, window, 3).sum()
+
+        return pb.grad(total)(window)
+
+    with compiled_for(Asked(small=True, vectors=vectors, cores=2).processor()):
+        found = pb.jit(sums, shapes={"image": (None, None, None, "n"), "window": (None, "n", None, None)})
+        np.testing.assert_array_equal(found(image, window), 6.0)

@@ -105,7 +105,7 @@ def end_rows(
         jobs = [job for region in regions for job in region.jobs if job.ended is None]
         for job in facts.settled(jobs, facts.sums_end):
             job.ended = end
-            facts.ended.update(facts.sums_end(job))
+            facts.ended.update((axis, 1) for axis in facts.sums_end(job))
         groups = [g for region in regions for g in region.groups if g.end is None and g.chunks > 1]
         for group in facts.settled(groups, facts.rows_end):
             group.end, group.cleared = end, facts.read_as_zero(group)
@@ -142,8 +142,8 @@ class _Facts:
                     self.loads.setdefault(self._view(load.buffer).base, []).append((job.given, load))
                 for store in job.given.stores:
                     self.stores.setdefault(self._view(store.buffer).base, []).append(store)
-        self.ended = set[Axis]()
-        """Axes whose turns end, of the kernels that have them."""
+        self.ended = set[_Row]()
+        """Rows that are not read from the size on, as turns of the kernels' axes."""
         self.asked: dict[_Fact, None] = {}
         self.refuted = set[_Fact]()
         self.zeros: dict[tuple[Store, _Row], set[Expression]] = {}
@@ -236,7 +236,7 @@ class _Facts:
     def _shows_nobody(self, kernel: Kernel, load: Load, pitch: int) -> bool:
         """Whether what a kernel reads from the size on is in nothing that anybody sees."""
         row = self._row(load, pitch)
-        if self._is_before(load, pitch) or (row is not None and row[0] in self.ended):
+        if self._is_before(load, pitch) or row in self.ended:
             return True
         if row is None:
             return False
