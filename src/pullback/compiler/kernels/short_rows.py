@@ -12,15 +12,16 @@ So whole vectors are read, and lanes are picked out of them. Whether that pays t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pullback.compiler.kernels.canonicalise import lie_side_by_side
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.cost import LEAST_FILLED, MOST_CHUNKS, WORTH_REORDERING
 from pullback.compiler.schedules.lanes import filled
-from pullback.compiler.schedules.map import MapSchedule, row_fits_registers
+from pullback.compiler.schedules.map import MapSchedule, fit_registers
 from pullback.compiler.schedules.picked import cycles_of_vectors
 from pullback.loops import (
     Affine,
@@ -52,8 +53,11 @@ def join_short_rows(kernel: Kernel, schedules: Schedules, shared: bool) -> Kerne
     if turns_of(kernel.axes) == 0 or filled(lane.extent, lanes) >= LEAST_FILLED:
         return kernel
     over = {axis for each in kernel.reductions for axis in each.over}
-    best, fill = kernel, filled(lane.extent, lanes)
-    least = WORTH_REORDERING * cycles_of_vectors(kernel, lanes, target)
+    roots = [store.value for store in kernel.stores]
+    best: tuple[tuple[Axis, ...], int] | None = None
+    fill = filled(lane.extent, lanes)
+    alone = {lane: np.arange(lane.extent)}
+    least = WORTH_REORDERING * cycles_of_vectors(kernel, lanes, target, alone, {lane})
     for first in range(len(kernel.axes) - 2, shared - 1, -1):
         rows, joined = kernel.axes[first], kernel.axes[first:]
         if not over.isdisjoint(joined) or not lie_side_by_side(joined, [s.offset for s in kernel.stores]):
@@ -62,14 +66,24 @@ def join_short_rows(kernel: Kernel, schedules: Schedules, shared: bool) -> Kerne
         for count in range(2, most + 1):
             if rows.extent % count:
                 continue
-            made = _joined(kernel, joined, count)
-            if not row_fits_registers(made.axes[-1], [s.value for s in made.stores], lanes, target):
+            places = _places(joined, count)
+            known = {axis for axis in joined if axis is not rows or count == rows.extent}
+            length = len(places[lane])
+            if not fit_registers(length, known, roots, lanes, target):
                 break
-            cycles, fuller = cycles_of_vectors(made, lanes, target), filled(made.axes[-1].extent, lanes)
+            cycles = cycles_of_vectors(kernel, lanes, target, places, known)
             # Rows that fill vectors no better are longer code.
-            if cycles < (1.0 if fuller > fill else WORTH_REORDERING) * least:
-                best, least, fill = made, cycles, fuller
-    return best
+            if cycles < (1.0 if filled(length, lanes) > fill else WORTH_REORDERING) * least:
+                best, least, fill = (joined, count), cycles, filled(length, lanes)
+    return kernel if best is None else _joined(kernel, *best)
+
+
+def _places(joined: Sequence[Axis], count: int) -> dict[Axis, NDArray[np.int64]]:
+    """Where axes stand one after another, the last of them first, in ``count`` turns of the first of them."""
+    turn, places = np.arange(count * turns_of(joined[1:])), dict[Axis, NDArray[np.int64]]()
+    for axis in reversed(joined):
+        turn, places[axis] = np.divmod(turn, axis.extent)
+    return places
 
 
 def _joined(kernel: Kernel, joined: tuple[Axis, ...], count: int) -> Kernel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, operan
 from pullback.loops.fixed import fixed_values
 from pullback.loops.nest import Strips, nest_of, parallelise, split, strips_of, vectorise
 
-__all__ = ["MapSchedule", "lane_axis", "lane_strips", "schedule_map", "side_by_side"]
+__all__ = ["MapSchedule", "fit_registers", "lane_axis", "lane_strips", "schedule_map", "side_by_side"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,19 +164,26 @@ def lane_strips(axis: Axis, roots: Sequence[Expression], lanes: int, target: Pro
 
 def row_fits_registers(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> bool:
     """Whether all of ``axis`` is at once in registers: more of them where ``roots`` need few others."""
+    return fit_registers(axis.extent, {axis}, roots, lanes, target)
+
+
+def fit_registers(
+    length: int, known: Collection[Axis], roots: Sequence[Expression], lanes: int, target: Processor
+) -> bool:
+    """The same of so many elements along axes whose places are ``known`` when the code is written."""
     most = SIDE_BY_SIDE
-    if _functions(roots, axis) <= CHEAP_FUNCTIONS:
+    if _functions(roots, known) <= CHEAP_FUNCTIONS:
         most = max(SIDE_BY_SIDE, int(HELD_ROW * target.vector_registers))
-    return -(-axis.extent // lanes) <= most
+    return -(-length // lanes) <= most
 
 
 def _unrolled(roots: Sequence[Expression]) -> int:
     return SIDE_BY_SIDE if _functions(roots) <= CHEAP_FUNCTIONS else COSTLY_SIDE_BY_SIDE
 
 
-def _functions(roots: Sequence[Expression], row: Axis | None = None) -> int:
-    """How many functions there are; without index arithmetic where a ``row`` is held as a whole: it is constants."""
-    constants = {} if row is None else fixed_values(roots, {row: 0})
+def _functions(roots: Sequence[Expression], known: Collection[Axis] = ()) -> int:
+    """How many functions there are, without arithmetic on the places along ``known`` axes, which are constants."""
+    constants = fixed_values(roots, dict.fromkeys(known, 0)) if known else {}
     return sum(1 for e in walk(*roots) if isinstance(e, Apply) and e not in constants)
 
 
