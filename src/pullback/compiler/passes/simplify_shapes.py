@@ -77,8 +77,11 @@ def _view(node: Operation) -> Node | None:
 
     Their lowerings tell at which index of the array each element is found.
     """
-    if node.operator is reshape and (first := inner(node.inputs[0], "reshape")) is not None:
-        return reshape(first.inputs[0], shape=node.shape)
+    if node.operator is reshape:
+        if (first := inner(node.inputs[0], "reshape")) is not None:
+            return reshape(first.inputs[0], shape=node.shape)
+        if node.shape != node.inputs[0].shape and inner(node.inputs[0], "broadcast") is None:
+            return None
     axes = [Axis("i", extent) for extent in node.shape]
     index: list[Index] = [Affine.of(axis) for axis in axes]
     x: Node = node
