@@ -298,8 +298,11 @@ class _Planner:
     def _rows_stay(self, group: Group, loop: Loop[Item]) -> bool:
         """Whether each row of a turn goes on from its own row of the turn before: then no chunk waits for another."""
         carried = {view for pair in loop.carries for view in pair}
-        own = ((job, b) for job in group.jobs for b in buffers_of(job.kernel) if self.bound.get(b) in carried)
-        return all(keeps_to_rows(job, buffer) for job, buffer in own)
+        for job in group.jobs:
+            own = [buffer for buffer in buffers_of(job.kernel) if self.bound.get(buffer) in carried]
+            if own and (job.rows != group.rows or not all(keeps_to_rows(job, buffer) for buffer in own)):
+                return False
+        return True
 
 
 def _in_one_chunk(steps: list[Step]) -> list[Step]:

@@ -205,3 +205,16 @@ def test_rows_of_a_copy_do_not_end_where_a_sum_over_several_times_as_many_does(v
     with compiled_for(Asked(small=True, vectors=vectors, cores=2).processor()):
         found = pb.jit(sums, shapes={"image": (None, None, None, "n"), "window": (None, "n", None, None)})
         np.testing.assert_array_equal(found(image, window), 6.0)
+
+
+@pytest.mark.parametrize("donated", [(), (0,)])
+def test_kernels_without_axes_stand_among_chunks(donated: tuple[int, ...]) -> None:
+    """A gradient of a median of all elements, whose number of rows is any size."""
+    x = np.ones((2, 1))
+    with compiled_for(Asked(small=True, vectors=64, cores=8).processor()):
+        found = pb.jit(
+            pb.grad(lambda x: np.nanmedian(x, axis=None)),
+            shapes={"x": ("rows", None)},
+            donate_argnums=donated,
+        )
+        np.testing.assert_array_equal(found(x.copy()), np.full((2, 1), 0.5))

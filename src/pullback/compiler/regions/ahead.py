@@ -39,11 +39,12 @@ def asked_ahead(group: Group, private: Collection[Buffer], target: Processor) ->
     """
     if group.chunks == 1 or group.turns is not None:
         return None
-    products = [job for job in group.jobs if isinstance(job.schedule, TiledContraction)]
+    jobs = [job for job in group.jobs if job.rows == group.rows]
+    products = [job for job in jobs if isinstance(job.schedule, TiledContraction)]
     if not products:
         return None
     longest = max(products, key=lambda job: job.cycles)
-    users = {buffer: job for job in group.jobs for buffer in buffers_of(job.kernel)}
+    users = {buffer: job for job in jobs for buffer in buffers_of(job.kernel)}
     rows = {
         buffer: buffer.nbytes // group.rows
         for buffer, job in users.items()

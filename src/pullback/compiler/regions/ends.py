@@ -3,10 +3,10 @@
 A program for any size has arrays of a capacity; what its sums read of the rows beyond is zero (``legalise/padded.py``).
 So has one that works on the different rows of a table that it reads, which it counts (``passes/distinct_rows.py``). Of
 each array two things may be known: its rows from the size on are *zero*, as each store of it is masked there, or they
-are *unseen*, as whoever reads them is masked or makes rows that are unseen in turn. Chunks of a row group that writes
-no other rows are not run where they begin beyond the size; they write zeros where somebody sees them. And a product
-that is summed over rows which are zero in both operands ends at the size, as does a scatter of updates that are zero:
-neither reads any.
+are *unseen*, as whoever reads them is masked or makes rows that are unseen or zero in turn. Chunks of a row group that
+writes no other rows are not run where they begin beyond the size; they write zeros where somebody reads them. And a
+product that is summed over rows which are zero in both operands ends at the size, as does a scatter of updates that are
+zero: neither reads any.
 
     h[b, j] = where(b < size, relu(sum(x[b, k] * w[k, j])), 0)     8 chunks of 12 rows, of which 6 are run for 65
     dw[k, j] = sum[b<96](x[b, k] * h[b, j])                        65 steps
@@ -200,16 +200,21 @@ class _Facts:
     def _written(self, group: Group) -> Iterator[tuple[Buffer, int]]:
         """What a group writes, and how far its rows are apart there: 0 where they are no rows of these arrays."""
         for job in group.jobs:
-            rows, scatter = job.given.axes[0], isinstance(job.schedule, ScatterSchedule)
-            for store in job.given.stores:
-                if scatter:
+            kernel, scatter = job.given, isinstance(job.schedule, ScatterSchedule)
+            for store in kernel.stores:
+                pitch = 0
+                if job.rows != group.rows or job.alone:
+                    pass
+                elif scatter and job.rows == self.capacity:
                     pitch = store.buffer.size // self.capacity
-                    known = job.rows == self.capacity and self._is_before(store, pitch)
-                else:
-                    turns, left = divmod(rows.extent, self.capacity)
-                    pitch = self._pitch(store, (rows, turns))
-                    known = not left and keeps_to_rows(job, store.buffer)
-                yield store.buffer, pitch if known and not job.alone else 0
+                    pitch *= self._is_before(store, pitch)
+                elif (
+                    not scatter
+                    and kernel.axes[0].extent % self.capacity == 0
+                    and keeps_to_rows(job, store.buffer)
+                ):
+                    pitch = self._pitch(store, (kernel.axes[0], kernel.axes[0].extent // self.capacity))
+                yield store.buffer, pitch
 
     # -- What follows from what
 

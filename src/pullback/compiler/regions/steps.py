@@ -156,7 +156,7 @@ def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
     """Whether row ``r`` of the job touches nothing of ``buffer`` but its row ``r``."""
     kernel = job.given
     scatter = job.schedule if isinstance(job.schedule, ScatterSchedule) else None
-    rows = kernel.axes[0].extent if scatter is None else job.rows
+    rows = kernel.axes[0].extent if scatter is None and kernel.axes else job.rows
     if buffer.size % rows:
         return False
     pitch = buffer.size // rows
