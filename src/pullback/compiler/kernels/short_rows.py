@@ -19,29 +19,26 @@ from numpy.typing import NDArray
 
 from pullback.compiler.kernels.canonicalise import lie_side_by_side
 from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.schedules.cost import LEAST_FILLED, MOST_CHUNKS, WORTH_REORDERING
+from pullback.compiler.schedules.cost import MOST_CHUNKS, WELL_FILLED, WORTH_REORDERING
 from pullback.compiler.schedules.lanes import filled
 from pullback.compiler.schedules.map import MapSchedule, fit_registers
 from pullback.compiler.schedules.picked import cycles_of_vectors
 from pullback.loops import (
     Affine,
-    Apply,
     Axis,
     Expression,
+    Index,
     Kernel,
-    Literal,
     Load,
     Position,
     as_expression,
     rebuilt,
     turns_of,
 )
-from pullback.loops.arithmetic import times, total
+from pullback.loops.arithmetic import divided, times, total
 from pullback.loops.expression import linear
 
 __all__ = ["join_short_rows"]
-
-_INT64 = np.dtype(np.int64)
 
 
 def join_short_rows(kernel: Kernel, schedules: Schedules, shared: bool) -> Kernel:
@@ -50,7 +47,7 @@ def join_short_rows(kernel: Kernel, schedules: Schedules, shared: bool) -> Kerne
     lane = schedule.nest.vector if isinstance(schedule, MapSchedule) else None
     if lane is None or lane is not kernel.axes[-1] or not kernel.is_plain or kernel.has_checks:
         return kernel
-    if turns_of(kernel.axes) == 0 or filled(lane.extent, lanes) >= LEAST_FILLED:
+    if turns_of(kernel.axes) == 0 or filled(lane.extent, lanes) >= WELL_FILLED:
         return kernel
     over = {axis for each in kernel.reductions for axis in each.over}
     roots = [store.value for store in kernel.stores]
@@ -90,10 +87,10 @@ def _joined(kernel: Kernel, joined: tuple[Axis, ...], count: int) -> Kernel:
     """The kernel with its last axes as one, of the first of them ``count`` turns."""
     rows, *others = joined
     axis, outer = Axis(joined[-1].name, count * turns_of(others)), kernel.axes[: -len(joined)]
-    places, place = dict[Axis, Expression](), as_expression(Affine.of(axis))
+    places = dict[Axis, Index]()
+    place: Index = Affine.of(axis)
     for each in reversed(others):
-        places[each] = _by("remainder", place, each.extent)
-        place = _by("floor_divide", place, each.extent)
+        place, places[each] = divided(place, each.extent)
     if count < rows.extent:
         strip, within = Axis(rows.name, rows.extent // count), Axis(rows.name, count)
         split = Affine.of(strip) * count + Affine.of(within)
@@ -105,11 +102,7 @@ def _joined(kernel: Kernel, joined: tuple[Axis, ...], count: int) -> Kernel:
     return made.over((*outer, axis), {each: Affine.of(axis) * (each is others[-1]) for each in places})
 
 
-def _by(function: str, index: Expression, number: int) -> Expression:
-    return Apply(function, (index, Literal(number, _INT64)), _INT64)
-
-
-def _at(places: Mapping[Axis, Expression]) -> Callable[[Expression], Expression]:
+def _at(places: Mapping[Axis, Index]) -> Callable[[Expression], Expression]:
     """What makes of reads and positions the same with ``places`` instead of axes."""
 
     def moved(index: Affine) -> tuple[Affine, tuple[tuple[Expression, int], ...]]:

@@ -339,8 +339,8 @@ LEAST_INSIDE = 0.5
 FEWEST_SHIFTED = 2
 """Operations that a value moved along the lanes must save: to move it is one or two."""
 
-PICKED = 1.5
-"""Cycles to read a vector and to pick lanes out of it."""
+PICKED, WELL_FILLED = 1.5, 0.75
+"""Cycles to read a vector and to pick lanes out of it; rows that fill this share of vectors are left apart."""
 
 
 # -- Reductions
