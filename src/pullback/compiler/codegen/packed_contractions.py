@@ -201,7 +201,7 @@ class _Blocks:
 
         with self._steps(turn, segment, panel, all_made=size > 1) as (pair, place):
             right, (step,) = pair.right, pair.depth
-            if size > 1 and right.offset.coefficient(step) != 1:
+            if size > 1 and right.offset.coefficient(step) != (step.extent > 1):
                 raise AssertionError("a packed operand runs along its columns or along its depth")
             with values.standing({columns: Place(panel.column)}):
                 emit_nest(values, [level_of(step, size=size), Level(step, Kind.REGISTER)], strip)
