@@ -18,6 +18,7 @@ from pullback.compiler.schedules.tiles import choose_tile
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable
 from pullback.testing.programs.processors import compiled_for, with_cores
+from pullback.testing.programs.program import Asked
 
 EDGES = (1, 2, 3, 15, 16, 17, 31, 33, 64, 100)
 contract = OPERATORS["contract"]
@@ -317,3 +318,17 @@ def test_tiles_ask_for_what_they_touch_of_large_arrays(rows, depth, asks, compil
 
     assert ("llvm.prefetch" in pb.jit(step).inspect(*arrays).llvm) == asks
     compiler.assert_same(traced(step, *arrays), arrays, processor=processor)
+
+
+def test_a_round_of_panels_may_be_a_single_step():
+    """As many steps as panels have room for, and one, of an operand whose rows are the panel's columns."""
+    random = np.random.default_rng(0)
+    x, w = (random.uniform(-1, 1, shape).astype(np.float32) for shape in ((8, 294), (294, 165)))
+
+    def slope(x, w):
+        return sum((g * g).sum() for g in pb.grad(lambda x, w: np.tanh(x @ w).sum(), (0, 1))(x, w))
+
+    asked = pb.grad(slope, (0, 1))
+    with compiled_for(Asked(small=True, vectors=64, cores=2).processor()):
+        for found, wanted in zip(pb.jit(asked)(x, w), asked(x, w)):
+            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
