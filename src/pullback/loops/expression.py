@@ -6,7 +6,9 @@ memory on identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from operator import is_
 from typing import Any, TypeVar
 
 import numpy as np
@@ -49,7 +51,7 @@ class Buffer:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -81,9 +83,18 @@ class Expression:
         """Axes that the expression closes over: a reduction's."""
         return ()
 
-    def remade(self, new: Mapping[int, Expression]) -> Expression:
-        """The same of what its operands, by their ``id``, have become."""
+    def of(self, operands: Sequence[Expression]) -> Expression:
+        """The same of other operands."""
         return self
+
+    def moved(self, axes: Mapping[Axis, Affine]) -> Expression:
+        """The same with indices in the place of axes that it names itself."""
+        return self
+
+    def remade(self, new: Mapping[Expression, Expression]) -> Expression:
+        """The same of what its operands have become; itself where all are what they were."""
+        operands = [new[operand] for operand in self.operands]
+        return self if all(map(is_, operands, self.operands)) else self.of(operands)
 
     @property
     def axes(self) -> frozenset[Axis]:
@@ -164,15 +175,13 @@ class Load(Expression):
         """Whether an affine place is read, and always."""
         return not self.dynamic and self.guard is None
 
-    def remade(self, new: Mapping[int, Expression]) -> Load:
-        return Load(self.buffer, self.offset, *self.computed(new))
+    def of(self, operands: Sequence[Expression]) -> Load:
+        dynamic = tuple([(index, stride) for index, (_, stride) in zip(operands, self.dynamic)])
+        return Load(self.buffer, self.offset, dynamic, None if self.guard is None else operands[-1])
 
-    def computed(
-        self, new: Mapping[int, Expression]
-    ) -> tuple[tuple[tuple[Expression, int], ...], Expression | None]:
-        """Gathered indices and guard, of what the operands have become."""
-        dynamic = tuple([(new[id(index)], stride) for index, stride in self.dynamic])
-        return dynamic, None if self.guard is None else new[id(self.guard)]
+    def moved(self, axes: Mapping[Axis, Affine]) -> Load:
+        offset = self.offset.replace(axes)
+        return self if offset is self.offset else Load(self.buffer, offset, self.dynamic, self.guard)
 
     def __repr__(self) -> str:
         parts = [str(self.offset)] + [f"{stride}*({expression!r})" for expression, stride in self.dynamic]
@@ -191,6 +200,9 @@ class Position(Expression):
 
     def own_axes(self) -> tuple[Axis, ...]:
         return self.index.axes
+
+    def moved(self, axes: Mapping[Axis, Affine]) -> Position:
+        return Position(self.index.replace(axes))
 
     def __repr__(self) -> str:
         return f"({self.index})"
@@ -213,8 +225,8 @@ class Apply(Expression):
         key = (cls, function, tuple(map(id, operands)), dtype, attributes)
         return _intern(cls, key, dtype, tuple(operands), attributes, function)
 
-    def remade(self, new: Mapping[int, Expression]) -> Apply:
-        return Apply(self.function, [new[id(o)] for o in self.operands], self.dtype, self.attributes)
+    def of(self, operands: Sequence[Expression]) -> Apply:
+        return Apply(self.function, operands, self.dtype, self.attributes)
 
     def __repr__(self) -> str:
         extra = "".join(f", {key}={value}" for key, value in self.attributes)
@@ -247,8 +259,8 @@ class Reduce(Expression):
         """Whether it is a sum whose bits depend on its order."""
         return self.kind == "add" and self.dtype.kind == "f"
 
-    def remade(self, new: Mapping[int, Expression]) -> Reduce:
-        return Reduce(self.kind, self.over, new[id(self.body)], self.dtype)
+    def of(self, operands: Sequence[Expression]) -> Reduce:
+        return Reduce(self.kind, self.over, operands[0], self.dtype)
 
     def __repr__(self) -> str:
         return f"{self.kind}[{', '.join(map(repr, self.over))}]({self.body!r})"
@@ -356,8 +368,15 @@ def load_at(buffer: Buffer, index: Sequence[Index], guard: Expression | None = N
     return Load(buffer, affine, dynamic, guard)
 
 
-def walk(*roots: Expression, enter: Callable[[Expression], bool] | None = None) -> Iterator[Expression]:
-    """Every expression under ``roots`` once, operands before users; of those not to ``enter``, no operands."""
+def walk(
+    *roots: Expression,
+    enter: Callable[[Expression], bool] | None = None,
+    known: Container[Expression] = (),
+) -> Iterator[Expression]:
+    """Every expression under ``roots`` once, operands before users; of those not to ``enter``, no operands.
+
+    What is ``known`` is left out, with what it alone is made of.
+    """
     seen: set[Expression] = set()
     stack: list[Expression | None] = [*reversed(roots)]
     while stack:
@@ -365,7 +384,7 @@ def walk(*roots: Expression, enter: Callable[[Expression], bool] | None = None) 
         if expression is None:  # what follows had its operands above it
             expression = stack.pop()
             assert expression is not None
-        elif expression in seen:
+        elif expression in seen or expression in known:
             continue
         elif expression.operands and (enter is None or enter(expression)):
             stack += (expression, None)
@@ -382,13 +401,12 @@ def operands_of(expression: Expression, function: str) -> tuple[Expression, ...]
 
 
 def rebuilt(
-    root: Expression, change: Callable[[Expression], Expression], memo: dict[int, Expression]
+    root: Expression, change: Callable[[Expression], Expression], memo: dict[Expression, Expression]
 ) -> Expression:
     """``root`` with what ``change`` makes of each part, once that is made of what its operands have become.
 
     ``memo`` is shared between calls with the same ``change``.
     """
-    for part in walk(root):
-        if id(part) not in memo:
-            memo[id(part)] = change(part.remade(memo))
-    return memo[id(root)]
+    for part in walk(root, known=memo):
+        memo[part] = change(part.remade(memo))
+    return memo[root]

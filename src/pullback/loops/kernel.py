@@ -114,7 +114,7 @@ class Store:
         dynamic = tuple((change(e), stride) for e, stride in self.dynamic)
         return replace(self, value=change(self.value), dynamic=dynamic)
 
-    def rewritten(self, axes: Mapping[Axis, Affine], memo: dict[int, Expression]) -> Store:
+    def rewritten(self, axes: Mapping[Axis, Affine], memo: dict[Expression, Expression]) -> Store:
         """The store with indices in the place of axes, but for its ``inner`` ones; see ``rewrite``."""
         moved = self.with_roots(lambda root: rewrite(root, axes, {}, memo))
         return replace(moved, offset=self.offset.replace(axes))
@@ -231,7 +231,7 @@ class Kernel:
 
     def with_loads(self, loads: Mapping[Load, Expression]) -> Kernel:
         """The kernel with other expressions in the place of these reads."""
-        memo: dict[int, Expression] = {}
+        memo: dict[Expression, Expression] = {}
         return self.with_values(lambda value: rewrite(value, {}, loads, memo))
 
     def with_reductions(self, change: Callable[[Reduce], Expression]) -> Kernel:
@@ -240,12 +240,12 @@ class Kernel:
 
     def with_parts(self, change: Callable[[Expression], Expression]) -> Kernel:
         """The kernel with values ``rebuilt`` by ``change``."""
-        memo: dict[int, Expression] = {}
+        memo: dict[Expression, Expression] = {}
         return self.with_values(lambda value: rebuilt(value, change, memo))
 
     def over(self, axes: tuple[Axis, ...], new: Mapping[Axis, Affine]) -> Kernel:
         """The kernel over other ``axes``, with ``new`` indices in the place of its own."""
-        memo: dict[int, Expression] = {}
+        memo: dict[Expression, Expression] = {}
         return Kernel(axes, tuple(store.rewritten(new, memo) for store in self.stores))
 
     def with_stores(self, stores: Iterable[Store]) -> Kernel:
@@ -298,7 +298,7 @@ def rewrite(
     root: Expression,
     axes: Mapping[Axis, Affine],
     loads: Mapping[Load, Expression],
-    memo: dict[int, Expression],
+    memo: dict[Expression, Expression],
 ) -> Expression:
     """``root`` with its free axes replaced by indices and loads by other expressions.
 
@@ -322,22 +322,14 @@ def rewrite(
         """Whether it is a reduction over an axis that is to be replaced, or that a new index names."""
         return isinstance(part, Reduce) and not named.isdisjoint(part.over)
 
-    for expression in walk(root, enter=lambda part: not is_closed(part)):
-        if id(expression) in memo:
-            continue
+    for expression in walk(root, enter=lambda part: not is_closed(part), known=memo):
         if isinstance(expression, Load) and expression in loads:
-            new = loads[expression]
-        elif isinstance(expression, Load):
-            place = expression.offset.replace(axes)
-            new = Load(expression.buffer, place, *expression.computed(memo))
-        elif isinstance(expression, Position):
-            new = Position(expression.index.replace(axes))
+            memo[expression] = loads[expression]
         elif isinstance(expression, Reduce) and is_closed(expression):
-            new = _rewritten_inside(expression, axes, loads)
+            memo[expression] = _rewritten_inside(expression, axes, loads)
         else:
-            new = expression.remade(memo)
-        memo[id(expression)] = new
-    return memo[id(root)]
+            memo[expression] = expression.remade(memo).moved(axes)
+    return memo[root]
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,7 +369,7 @@ def updates_case(kernel: Kernel) -> UpdatesCase | None:
 
 def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
     """The kernel with another buffer in the place of one, wherever it reads or writes."""
-    memo: dict[int, Expression] = {}
+    memo: dict[Expression, Expression] = {}
 
     def moved(part: Expression) -> Expression:
         if not isinstance(part, Load) or part.buffer is not old:

@@ -42,7 +42,7 @@ def inside_and_at_ends(
         write(stores)
         return
     # Sums along the axis, too, stay as they are: they go through all turns.
-    memo = {id(part): part for part in walk(*roots) if group.axis not in part.axes}
+    memo = {part: part for part in walk(*roots) if group.axis not in part.axes}
     plain = [_known(store, known, memo) for store in stores]
     written = {store.buffer for store in stores}
     found = shifts(group.axis, [root for store in plain for root in store.roots()], group.lanes, written)
@@ -91,7 +91,7 @@ def _run(
     return loop.results[0]
 
 
-def _known(store: Store, known: Mapping[Apply, bool], memo: dict[int, Expression]) -> Store:
+def _known(store: Store, known: Mapping[Apply, bool], memo: dict[Expression, Expression]) -> Store:
     """``store`` where conditions are what is ``known`` of them."""
 
     def change(part: Expression) -> Expression:

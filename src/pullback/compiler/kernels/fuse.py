@@ -333,7 +333,7 @@ def _repeated_work(producer: Kernel, shared: int) -> int:
 
 def _moved(stores: Iterable[Store], inner: tuple[Axis, ...], axes: dict[Axis, Affine]) -> list[Store]:
     """A kernel's stores inside other axes, which stand for its own but the ``inner`` ones."""
-    memo: dict[int, Expression] = {}
+    memo: dict[Expression, Expression] = {}
     return [replace(store.rewritten(axes, memo), inner=inner + store.inner) for store in stores]
 
 

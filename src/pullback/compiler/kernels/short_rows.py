@@ -97,7 +97,7 @@ def _joined(kernel: Kernel, joined: tuple[Axis, ...], count: int) -> Kernel:
         outer, rows = (*outer, strip), within
         kernel = kernel.over((*outer, within, *others), {joined[0]: split})
     places[rows] = place
-    memo: dict[int, Expression] = {}
+    memo: dict[Expression, Expression] = {}
     made = kernel.with_values(lambda value: rebuilt(value, _at(places), memo))
     return made.over((*outer, axis), {each: Affine.of(axis) * (each is others[-1]) for each in places})
 
