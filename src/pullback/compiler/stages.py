@@ -28,7 +28,7 @@ import numpy as np
 from pullback.compiler.legalise.parts import packed_array, with_parts
 from pullback.compiler.lowering.items import Block, Counter, blocks_of
 from pullback.compiler.passes import Pass, passes_for
-from pullback.compiler.passes.rewriting import RulePass, rewrite
+from pullback.compiler.passes.rewriting import Rewriter, RulePass
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.regions.memory import MemoryPlan
 from pullback.compiler.regions.steps import End, Group, Job, Region, Step, buffers_of, every_region
@@ -172,7 +172,7 @@ class _Check:
         names = stage.name.split(", ")
         rules = [each for each in self.passes if each.name in names and isinstance(each, RulePass)]
         for count in range(1, len(rules)):
-            made = evaluate(rewrite(self.before.graph, rules[:count]), self.arguments)
+            made = evaluate(Rewriter(rules[:count])(self.before.graph), self.arguments)
             if not all(self.same(k, *pair) for k, pair in enumerate(zip(made, self.wanted or []))):
                 return rules[count - 1].name
         return rules[-1].name if rules else stage.name

@@ -77,7 +77,9 @@ def topological(roots: Iterable[Node], is_known: Callable[[Node], bool] | None =
 def regions(node: Node) -> list[Graph]:
     """The graphs that an operation holds."""
     found: list[Graph] = []
-    for value in node.attributes.values() if isinstance(node, Operation) else ():
+    if not isinstance(node, Operation) or node.signature.is_plain:
+        return found
+    for value in node.attributes.values():
         if isinstance(value, Graph):
             found.append(value)
         elif isinstance(value, tuple):

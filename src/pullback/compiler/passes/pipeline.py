@@ -59,7 +59,7 @@ from pullback.compiler.passes.lazy_updates import lazy_updates
 from pullback.compiler.passes.loops import rewrite_held
 from pullback.compiler.passes.masked_once import masked_once
 from pullback.compiler.passes.minimal_filtering import minimal_filtering
-from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite
+from pullback.compiler.passes.rewriting import GraphPass, Rewriter, RulePass
 from pullback.compiler.passes.scattered_unpools import scattered_unpools
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
@@ -179,7 +179,7 @@ def optimise(
             steps += [(each.name, each) for each in group]
         else:
             rules = cast(list[RulePass], list(group))
-            steps.append((", ".join(each.name for each in rules), partial(rewrite, passes=rules)))
+            steps.append((", ".join(each.name for each in rules), Rewriter(rules)))
     unchanged = 0
     for names, step in steps * MOST_ROUNDS:
         before, graph = graph, step(graph)

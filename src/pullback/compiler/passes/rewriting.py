@@ -21,6 +21,7 @@ __all__ = [
     "ELEMENTWISE",
     "GraphPass",
     "Range",
+    "Rewriter",
     "Rule",
     "RulePass",
     "cut",
@@ -34,7 +35,6 @@ __all__ = [
     "rare_case",
     "readers_of",
     "rebuilt",
-    "rewrite",
     "same",
     "scalar",
     "sliced",
@@ -65,7 +65,7 @@ class RulePass:
 
     def __call__(self, graph: Graph) -> Graph:
         """``graph`` with the rules applied until none of them says anything about what they made."""
-        return rewrite(graph, (self,))
+        return Rewriter((self,))(graph)
 
     def rules_for(self, operator: Operator) -> Sequence[Rule]:
         """The rules that may say something about operations of ``operator``."""
@@ -85,18 +85,6 @@ class GraphPass:
         return self.function(graph)
 
 
-def rewrite(graph: Graph, passes: Sequence[RulePass]) -> Graph:
-    """Apply the rules of all ``passes`` in one walk; where several speak, the first one is heard.
-
-    A node that a rule has made is visited like any other, and so are its inputs: every rule must bring a
-    graph nearer to a form that no rule changes.
-    """
-    walk = _Walk(passes)
-    for node in graph.nodes():
-        walk.visit(node)
-    return with_outputs(graph, tuple([walk.visit(node) for node in graph.outputs]))
-
-
 def with_outputs(graph: Graph, outputs: tuple[Node, ...]) -> Graph:
     """``graph`` with other outputs: itself if they are the same."""
     return graph if same(outputs, graph.outputs) else Graph(graph.inputs, outputs)
@@ -112,8 +100,12 @@ def same(nodes: Sequence[Node], others: Sequence[Node]) -> bool:
     return all(map(is_, nodes, others))
 
 
-class _Walk:
-    """What has become of each node."""
+class Rewriter:
+    """The rules of some passes, applied in one walk over a graph; where several speak, the first one is heard.
+
+    A node that a rule has made is visited like any other, and so are its inputs: every rule must bring a graph nearer
+    to a form that no rule changes. What has become of each node is kept for the next graph: rules look at nothing else.
+    """
 
     def __init__(self, passes: Sequence[RulePass]) -> None:
         self.done: dict[Node, Node] = {}
@@ -121,6 +113,12 @@ class _Walk:
         self.rules_for = cache(
             lambda operator: [rule for each in passes for rule in each.rules_for(operator)]
         )
+
+    def __call__(self, graph: Graph) -> Graph:
+        """``graph`` with the rules applied until none of them says anything about what they made."""
+        for node in graph.nodes():
+            self.visit(node)
+        return with_outputs(graph, tuple([self.visit(node) for node in graph.outputs]))
 
     def visit(self, node: Node) -> Node:
         """The node that takes the place of ``node``."""
