@@ -150,27 +150,36 @@ def add_products(
     What is the same for several places is read once.
     """
     lanes, vectors = Lanes(values.f, scalar_type(left.dtype), values.lanes), values.current_group.vectors
-    known: dict[tuple[object, ...], list[str]] = {}
-
-    def operand(expression: Expression) -> list[str]:
-        where = expression, *(values.places[axis] for axis in tile if axis in expression.axes)
-        if where not in known:
-            known[where] = values.vectors(expression)
-        return known[where]
-
-    for _ in each_place(values, tile):  # each vector, before elements are spread for it
-        operand(right)
+    rights = list(_at_each_place(values, tile, right))  # each vector, before elements are spread for it
+    lefts = rights if left is right else _at_each_place(values, tile, left)
     return [
         lanes.fma(a, b, total)
-        for k in each_place(values, tile)
-        for a, b, total in zip(operand(left), operand(right), sums[k * vectors :])
+        for k, pairs in enumerate(map(zip, lefts, rights))
+        for (a, b), total in zip(pairs, sums[k * vectors :])
     ]
 
 
 def each_place(values: Values, tile: TileTurns) -> Iterator[int]:
     """Stand at each place of a tile, the last of its axes moving fastest; gives their numbers."""
-    base = [values.places[axis] for axis in tile]
-    for number, turns in enumerate(itertools.product(*map(range, tile.values()))):
-        places = [Place(place.value, place.constant + turn) for place, turn in zip(base, turns)]
-        with values.standing(dict(zip(tile, places))):
+    for number, places in enumerate(_places(values, tile)):
+        with values.standing(places):
             yield number
+
+
+def _at_each_place(values: Values, tile: TileTurns, expression: Expression) -> Iterator[list[str]]:
+    """The vectors of an expression at each place of a tile."""
+    known: dict[tuple[Place, ...], list[str]] = {}
+    for places in _places(values, tile):
+        own = {axis: place for axis, place in places.items() if axis in expression.axes}
+        where = tuple(own.values())
+        if where not in known:
+            with values.standing(own):
+                known[where] = values.vectors(expression)
+        yield known[where]
+
+
+def _places(values: Values, tile: TileTurns) -> Iterator[dict[Axis, Place]]:
+    """Where the axes of a tile stand at each of its places."""
+    base = {axis: values.places[axis] for axis in tile}
+    for turns in itertools.product(*map(range, tile.values())):
+        yield {axis: Place(at.value, at.constant + turn) for (axis, at), turn in zip(base.items(), turns)}
