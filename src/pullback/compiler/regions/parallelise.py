@@ -25,7 +25,7 @@ from pullback.compiler.schedules.cost import MOST_CHUNKS, SHORT_CYCLES
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.loops import Kernel
 
-__all__ = ["make_regions", "one_after_another"]
+__all__ = ["make_regions", "one_after_another", "row_groups"]
 
 S = TypeVar("S")
 """A step of a program."""
@@ -37,11 +37,24 @@ def make_regions(
     schedules: Schedules,
     trips: int = 1,
 ) -> list[Region]:
-    """Place each kernel in the earliest region that its inputs allow; all of them are run ``trips`` times.
+    """Regions of chunks, with each kernel in the earliest that its inputs allow; all are run ``trips`` times.
 
     ``before[kernel]`` are kernels that must have finished in an earlier region for another reason than what they
     write: they read memory that ``kernel`` overwrites, or check an index before anything is updated.
     """
+    regions = row_groups(kernels, before, schedules, trips)
+    for region in regions:
+        region.groups = in_chunks(region.groups, schedules, trips)
+    return one_after_another(regions, before)
+
+
+def row_groups(
+    kernels: Sequence[Kernel],
+    before: Mapping[Kernel, Iterable[Kernel]],
+    schedules: Schedules,
+    trips: int = 1,
+) -> list[Region]:
+    """The same before rows are cut into chunks: groups of kernels that go on with each other's rows."""
     regions: list[Region] = []
     placed: dict[Kernel, tuple[int, Group, Job]] = {}
     needs = dependencies(kernels)
@@ -75,9 +88,8 @@ def make_regions(
             group.jobs.append(new)
             placed[new.kernel] = (earliest, group, new)
     for region in regions:
-        parted = [part for group in region.groups for part in _parted(group, needs, schedules, trips)]
-        region.groups = in_chunks(parted, schedules, trips)
-    return one_after_another([region for region in regions if region.groups], before)
+        region.groups = [part for group in region.groups for part in _parted(group, needs, schedules, trips)]
+    return [region for region in regions if region.groups]
 
 
 def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group, Job]]) -> Group | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from pullback.compiler.kernels.order import Users
-from pullback.compiler.regions.parallelise import make_regions
+from pullback.compiler.regions.parallelise import row_groups
 from pullback.compiler.regions.steps import Group, keeps_to_rows
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.cost import RECOMPUTE_COST, REPEATED_ARRAY_COST, costs_of
@@ -67,7 +67,7 @@ class _Program:
         self.least = schedules.target.private_bytes
         places = [
             (job, group)
-            for region in make_regions(kernels, {}, schedules)
+            for region in row_groups(kernels, {}, schedules)
             for group in region.groups
             for job in group.jobs
         ]
