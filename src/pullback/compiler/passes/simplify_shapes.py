@@ -85,14 +85,14 @@ def _view(node: Operation) -> Node | None:
     axes = [Axis("i", extent) for extent in node.shape]
     index: list[Index] = [Affine.of(axis) for axis in axes]
     x: Node = node
-    made: Node | None = None
+    furthest: tuple[Node, list[Affine]] | None = None
     while isinstance(x, Operation) and (x.operator in (node.operator, broadcast) or _adds_units(x)):
         index = _read_at(x, index)
         (x,) = x.inputs
         known = [i for i in index if isinstance(i, Affine) and len(i.terms) < 2]
         if len(known) == x.ndim:
-            made = _followed(x, known, axes)
-    return made
+            furthest = x, known
+    return None if furthest is None else _followed(*furthest, axes)
 
 
 def _adds_units(node: Operation) -> bool:
@@ -105,11 +105,14 @@ def _read_at(node: Operation, index: Sequence[Index]) -> list[Index]:
 
     def operand(at: Sequence[Index]) -> Expression:
         read.extend(at)
-        return Literal(0, np.dtype(np.int64))
+        return _ANYTHING
 
     assert node.operator.lower is not None
     node.operator.lower(node, [operand], index)
     return read
+
+
+_ANYTHING = Literal(0, np.dtype(np.int64))
 
 
 def _followed(x: Node, index: Sequence[Affine], axes: Sequence[Axis]) -> Node:
