@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Affine", "Axis", "in_strips", "matched", "turns_of"]
 
@@ -35,9 +35,10 @@ def turns_of(axes: Iterable[Axis]) -> int:
     return math.prod([axis.extent for axis in axes])
 
 
-@dataclass(frozen=True)
-class Affine:
+class Affine(NamedTuple):
     """``constant + sum(coefficient * axis)``, with integer coefficients, none of them zero.
+
+    A tuple, since those are made, compared and hashed in the least time: expressions are found by their indices.
 
     >>> i, j = Axis("i", 3), Axis("j", 4)
     >>> print(Affine.of(i) * 4 + Affine.of(j) + 1)
@@ -64,15 +65,16 @@ class Affine:
         terms = sorted(((a, c) for a, c in coefficients.items() if c), key=lambda term: term[0].serial)
         return Affine(tuple(terms), constant)
 
-    def __add__(self, other: Affine | int) -> Affine:
+    def __add__(self, other: Affine | int) -> Affine:  # type: ignore[override]
         if isinstance(other, int):
             return Affine(self.terms, self.constant + other)
         return Affine.total((self, other))
 
-    def __mul__(self, factor: int) -> Affine:
-        if factor == 0:
-            return Affine()
-        return Affine(tuple((axis, c * factor) for axis, c in self.terms), self.constant * factor)
+    def __mul__(self, factor: int) -> Affine:  # type: ignore[override]
+        if factor == 1:
+            return self
+        terms = tuple([(axis, c * factor) for axis, c in self.terms]) if factor else ()
+        return Affine(terms, self.constant * factor)
 
     def coefficient(self, axis: Axis) -> int:
         """What one step of ``axis`` adds."""
@@ -126,10 +128,9 @@ class Affine:
         whole = tuple((axis, c // divisor) for axis, c in self.terms if c % divisor == 0)
         rest = tuple((axis, c) for axis, c in self.terms if c % divisor)
         quotient, remainder = divmod(self.constant, divisor)
-        low, high = Affine(rest, remainder).bounds()
-        if low < 0 or high >= divisor:
-            return None
-        return Affine(whole, quotient), Affine(rest, remainder)
+        left = Affine(rest, remainder)
+        low, high = left.bounds()
+        return (Affine(whole, quotient), left) if low >= 0 and high < divisor else None
 
     def text(self, name: Callable[[Axis], str]) -> str:
         """The index with its axes called by their ``name``."""
