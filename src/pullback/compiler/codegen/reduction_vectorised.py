@@ -31,10 +31,10 @@ def emit_reduction_vectorised(
     def sums(tile: TileTurns, _: list[str]) -> None:
         """All sums of a tile, then their stores."""
         found = sums_of_products(values, levels, tile, dots.pair.left, dots.pair.right)
-        totals = _totals(values, found, dots.accumulator.dtype)
+        totals = _totals(values, found, dots.reduce.dtype)
         for number in each_place(values, tile):
-            values.bind(dots.accumulator, [totals[number]])
-            write_stores(values, dots.stores)
+            values.bind(dots.reduce, [totals[number]])
+            write_stores(values, kernel.stores)
 
     emit_nest(values, dots.nest.levels, sums, ends=ends)
 

@@ -42,6 +42,6 @@ def emit_window_maximum(values: Values, kernel: Kernel, pooled: WindowMaximum, e
                 return [found[first + sum(places)]]
 
             with values.reducing(known):
-                write_stores(values, pooled.stores)
+                write_stores(values, kernel.stores)
 
     emit_nest(values, pooled.nest.levels, sums, ends=ends)

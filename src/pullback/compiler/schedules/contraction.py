@@ -35,7 +35,6 @@ __all__ = [
     "contractions",
     "factors_of",
     "find_contraction",
-    "with_accumulator",
 ]
 
 
@@ -108,10 +107,10 @@ def find_contraction(kernel: Kernel) -> Contraction | None:
     root = _accumulation(kernel, [*found])
     if len(pairs) < len(found) or root is None or len(kernel.reductions) > len(found):
         return None
-    return Contraction(tuple(rows), columns, pairs, *with_accumulator(kernel, found, root))
+    return Contraction(tuple(rows), columns, pairs, *_with_accumulator(kernel, found, root))
 
 
-def with_accumulator(
+def _with_accumulator(
     kernel: Kernel, found: Collection[Reduce], whole: Expression
 ) -> tuple[Placeholder, tuple[Store, ...]]:
     """The kernel's stores with the sum of the contractions ``found``, terms of the ``whole``, as a placeholder."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pullback.compiler.schedules.contraction import Pair, contraction_of, with_accumulator
+from pullback.compiler.schedules.contraction import Pair, contraction_of
 from pullback.compiler.schedules.cost import (
     COPY_CYCLES,
     OUTWEIGHING,
@@ -21,7 +21,7 @@ from pullback.compiler.schedules.cost import (
 )
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Kernel, Placeholder, Store
+from pullback.loops import Axis, Kernel, Reduce
 from pullback.loops.nest import keep, nest_of, parallelise, split, strips_of
 
 __all__ = ["ReductionVectorised", "find_reduction_vectorised", "pays_along_sum"]
@@ -33,9 +33,8 @@ class ReductionVectorised(NestSchedule):
 
     name: ClassVar[str] = "sums along memory"
 
+    reduce: Reduce
     pair: Pair
-    accumulator: Placeholder
-    stores: tuple[Store, ...]
 
 
 def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> ReductionVectorised | None:
@@ -50,13 +49,12 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
     full = columns.extent % lanes == 0 and all(s.offset.coefficient(columns) == 1 for s in kernel.stores)
     if not short and (full or not pays_along_sum(pair, kernel.axes, lanes, target)):
         return None
-    accumulator, stores = with_accumulator(kernel, [reduce], reduce)
     nest = parallelise(nest_of(kernel), kernel.axes[0])
     for own, other, size in zip((pair.left, pair.right), (pair.right, pair.left), target.sum_tile):
         axes = [axis for axis in kernel.axes if axis in own.axes and axis not in other.axes]
         if axes and (axes[-1] is not kernel.axes[0] or len(kernel.axes) == 2):
             nest = keep(split(nest, axes[-1], strips_of(axes[-1].extent, size, even=True)), axes[-1])
-    return ReductionVectorised(nest, pair, accumulator, stores)
+    return ReductionVectorised(nest, reduce, pair)
 
 
 def pays_along_sum(pair: Pair, axes: Sequence[Axis], lanes: int, target: Processor) -> bool:

@@ -14,7 +14,7 @@ from pullback.compiler.schedules.contraction import factors_of
 from pullback.compiler.schedules.cost import WINDOW_OPERANDS
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Kernel, Load, Reduce, Store, once, turns_of
+from pullback.loops import Axis, Kernel, Load, Reduce, once, turns_of
 from pullback.loops.nest import keep, nest_of, parallelise, reorder, split, strips_of, vectorise
 
 __all__ = ["WindowMaximum", "find_window_maximum", "rows_at_once", "schedule_window_maximum"]
@@ -34,7 +34,6 @@ class WindowMaximum(NestSchedule):
     sums: Reduce
     left: Load
     right: Load
-    stores: tuple[Store, ...]
 
 
 def rows_at_once(window: int, target: Processor) -> int:
@@ -75,5 +74,5 @@ def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
     for left, right in ((pair.left, pair.right), (pair.right, pair.left)):
         # What moves with the window stands in nothing but the extremes.
         if columns in right.axes and right.axes & {*window} and not {columns, *window} & left.axes:
-            return WindowMaximum(nest_of(kernel), window, sum_of, left, right, kernel.stores)
+            return WindowMaximum(nest_of(kernel), window, sum_of, left, right)
     return None
