@@ -27,7 +27,6 @@ from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.schedules.contraction import Pair
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.packing import Segment
-from pullback.compiler.schedules.tiles import row_axis
 from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Store
 from pullback.loops.nest import Kind, Level, level_of
 
@@ -39,8 +38,7 @@ def emit_packed_contraction(
 ) -> None:
     """Run the blocks between ``ends``; neighbours share their rows."""
     f, packing = values.f, schedule.packing
-    axis = row_axis(schedule.contraction)
-    assert axis is not None
+    (axis,) = schedule.contraction.rows
     blocks = _Blocks(values, schedule, axis)
     with f.loop(ends.low, ends.high) as loop:
         row_block = f.value(f"udiv i64 {loop.index}, {packing.column_blocks}")
@@ -216,7 +214,7 @@ class _Blocks:
         def strip(tile: TileTurns, _: list[str]) -> None:
             self._each_panel(functools.partial(self._tile, tile, turn))
 
-        levels = [level_of(axis, Kind.PARALLEL, packing.tile.rows), Level(axis, Kind.REGISTER)]
+        levels = [level_of(axis, Kind.PARALLEL, packing.tile_rows), Level(axis, Kind.REGISTER)]
         emit_nest(self.values, levels, strip, ends=ChunkTurns(self.first_row, last_row, lengths))
 
     def _tile(self, tile: TileTurns, turn: _Round, panel: _Panel) -> None:
@@ -261,7 +259,7 @@ class _Blocks:
         """What a tile asks for while it multiplies: what its epilogue reads, a share of what comes next."""
         stores, columns = self.product.stores, self.product.columns
         wanted = wanted_by(self.values, stores, (self.axis, rows), columns) if turn.last else []
-        if len(turn.segments) > 1 or rows < self.packing.tile.rows:
+        if len(turn.segments) > 1 or rows < self.packing.tile_rows:
             return wanted
         return [*wanted, *self._of_next(turn, panel)]
 
@@ -272,9 +270,9 @@ class _Blocks:
         """
         packing, f, (segment,) = self.packing, self.f, turn.segments
         pair, start = self.product.pairs[segment.pair], turn.place(segment)
-        length, tiles = segment.stop - segment.start, packing.block_rows // packing.tile.rows
+        length, tiles = segment.stop - segment.start, packing.block_rows // packing.tile_rows
         done = f.value(f"sub i64 {self.values.offset(Affine.of(self.axis))}, {self.first_row}")
-        tile = f.value(f"udiv i64 {done}, {packing.tile.rows}")
+        tile = f.value(f"udiv i64 {done}, {packing.tile_rows}")
         start = Place(None) if turn.last else Place(start.value, start.constant + length)
         if lies_far(self.values, pair.right):
             column = panel.column

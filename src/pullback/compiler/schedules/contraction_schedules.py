@@ -61,20 +61,19 @@ class PackedContraction(ContractionSchedule):
         return self.packing.scratch_bytes(self.contraction.accumulator.dtype.itemsize)
 
     def runs(self, kernel: Kernel, low: int, high: int) -> Iterator[Mapping[str, Any]]:
-        packing, columns = self.packing, self.contraction.columns
-        rows = packing.tile.row_axis
-        assert rows is not None
+        packing, (rows,), columns = self.packing, self.contraction.rows, self.contraction.columns
         for block in range(low, high):
             row, column = divmod(block, packing.column_blocks)
             starts = (packing.first_column((column + k) * packing.panels) for k in range(2))
-            yield {"places": {rows: _range(rows, row, packing.block_rows), columns: range(*starts)}}
+            turns = range(rows.extent)[row * packing.block_rows :][: packing.block_rows]
+            yield {"places": {rows: turns, columns: range(*starts)}}
 
     def __str__(self) -> str:
         packing = self.packing
         return (
             f"{self.name}: blocks of {packing.block_rows} rows, {packing.panels} of {packing.all_panels} panels of "
             f"{packing.width} columns; {len(packing.rounds)} rounds of {packing.depth} steps; register "
-            f"{packing.tile.rows} rows; vector of {packing.lanes}"
+            f"{packing.tile_rows} rows; vector of {packing.lanes}"
         )
 
 
@@ -112,11 +111,6 @@ def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, target:
     widths.append(columns.extent - sum(widths))
     strips = tuple((length, len(list(equal))) for length, equal in itertools.groupby(widths))
     return vectorise(split(reorder(nest, order), columns, strips), columns, lanes)
-
-
-def _range(axis: Axis, number: int, step: int) -> range:
-    """Turns of part ``number`` of the axis, of ``step`` turns each."""
-    return range(min(number * step, axis.extent), min((number + 1) * step, axis.extent))
 
 
 def _by_columns(product: Contraction, target: Processor) -> bool:

@@ -23,7 +23,7 @@ from pullback.compiler.schedules.cost import (
     USUAL_TILE_ROWS,
     WAITING_SUMS,
 )
-from pullback.compiler.schedules.tiles import Tile, fitting_rows, row_axis, tile_cycles
+from pullback.compiler.schedules.tiles import fitting_rows, tile_cycles
 from pullback.compiler.target import Processor
 from pullback.loops.nest import strips_of
 
@@ -44,7 +44,9 @@ class Segment:
 class Packing:
     """How a product is cut. ``rounds`` are packed one after another where the whole depth would not fit."""
 
-    tile: Tile
+    tile_rows: int
+    panel_vectors: int
+    """Vectors of a panel, at most."""
     lanes: int
     block_rows: int
     row_blocks: int
@@ -73,17 +75,17 @@ class Packing:
     @property
     def width(self) -> int:
         """Columns of a panel, at most."""
-        return self.tile.columns[0] * self.lanes
+        return self.panel_vectors * self.lanes
 
     def first_column(self, panel: int) -> int:
         """Where a panel begins; those of several blocks differ by a vector at most, for the sake of equal blocks."""
-        vector = panel * self.vectors // self.all_panels if self.uneven else panel * self.tile.columns[0]
+        vector = panel * self.vectors // self.all_panels if self.uneven else panel * self.panel_vectors
         return min(self.columns, vector * self.lanes)
 
     @property
     def uneven(self) -> bool:
         """Whether some panels are a vector narrower than others, rather than the last one by several."""
-        without_last = (self.all_panels - 1) * self.tile.columns[0]
+        without_last = (self.all_panels - 1) * self.panel_vectors
         return (self.column_blocks > 1 or without_last >= self.vectors) and self.vectors % self.all_panels > 0
 
     @property
@@ -99,8 +101,8 @@ class Packing:
 
 def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packing | None:
     """How to cut ``product``, or ``None`` if its right operands fit into the nearer caches as they are."""
-    axis = row_axis(product)
-    if axis is None or product.rows != (axis,) or any(len(pair.depth) != 1 for pair in product.pairs):
+    axis, *others = product.rows
+    if others or any(axis in pair.right.axes or len(pair.depth) != 1 for pair in product.pairs):
         return None
     along = any(pair.right.offset.coefficient(pair.depth[0]) == 1 for pair in product.pairs)
     if axis.extent < (FEWEST_TRANSPOSED_ROWS if along else FEWEST_PACKED_ROWS):
@@ -114,11 +116,9 @@ def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packi
     height = fitting_rows(axis.extent, widest, target)
     extents = (axis.extent, columns, product.depth)
     block_rows, panels, all_panels = _best_cut(extents, height, widest, lanes, target, itemsize)
-    tile = Tile(height, (-(-columns // (lanes * all_panels)),), row_axis=axis)
-    rounds = _rounds(product.pairs, _steps(tile.columns[0] * lanes * itemsize, target))
-    return Packing(
-        tile, lanes, block_rows, -(-axis.extent // block_rows), panels, all_panels, columns, rounds
-    )
+    wide, row_blocks = -(-columns // (lanes * all_panels)), -(-axis.extent // block_rows)
+    rounds = _rounds(product.pairs, _steps(wide * lanes * itemsize, target))
+    return Packing(height, wide, lanes, block_rows, row_blocks, panels, all_panels, columns, rounds)
 
 
 @functools.lru_cache(maxsize=256)

@@ -40,7 +40,6 @@ __all__ = [
     "choose_tile",
     "cycles_of_tiles",
     "fitting_rows",
-    "row_axis",
     "tile_cycles",
 ]
 
@@ -227,9 +226,3 @@ def _aligned(load: Load, columns: Axis, lanes: int) -> bool:
     """Whether vectors of the operand never lie across two lines of the cache."""
     steps = [load.offset.constant, *(c for axis, c in load.offset.terms if axis is not columns)]
     return all(step % lanes == 0 for step in steps)
-
-
-def row_axis(product: Contraction) -> Axis | None:
-    """The last row axis that no right operand depends on."""
-    free = [axis for axis in product.rows if not any(axis in pair.right.axes for pair in product.pairs)]
-    return free[-1] if free else None
