@@ -145,7 +145,7 @@ def side_by_side(axis: Axis, roots: Sequence[Expression], target: Processor) -> 
     """How many vectors along ``axis`` a loop body works on at once: one where each of its lanes is a row to read."""
     if any(isinstance(e, Reduce) and is_transposed(e, axis, target) for e in walk(*roots)):
         return 1
-    return _unrolled(roots)
+    return SIDE_BY_SIDE if _functions(roots) <= CHEAP_FUNCTIONS else COSTLY_SIDE_BY_SIDE
 
 
 def lane_strips(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> Strips:
@@ -155,30 +155,24 @@ def lane_strips(axis: Axis, roots: Sequence[Expression], lanes: int, target: Pro
     before the next one on another page of memory.
     """
     side = side_by_side(axis, roots, target)
-    if side > 1 and row_fits_registers(axis, roots, lanes, target):
+    if side > 1 and fit_registers(axis.extent, {axis}, roots, lanes, target):
         return strips_of(axis.extent, axis.extent)
     if side > 1 and all(isinstance(root, Reduce) and _reads_far(root, target) for root in roots):
         side = max(side, int(LONG_PIECES * target.vector_registers) // len(roots))
     return strips_of(axis.extent, side * lanes)
 
 
-def row_fits_registers(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> bool:
-    """Whether all of ``axis`` is at once in registers: more of them where ``roots`` need few others."""
-    return fit_registers(axis.extent, {axis}, roots, lanes, target)
-
-
 def fit_registers(
     length: int, known: Collection[Axis], roots: Sequence[Expression], lanes: int, target: Processor
 ) -> bool:
-    """The same of so many elements along axes whose places are ``known`` when the code is written."""
+    """Whether so many elements are at once in registers: more of them where ``roots`` need few others.
+
+    They are along axes whose places are ``known`` when the code is written.
+    """
     most = SIDE_BY_SIDE
     if _functions(roots, known) <= CHEAP_FUNCTIONS:
         most = max(SIDE_BY_SIDE, int(HELD_ROW * target.vector_registers))
     return -(-length // lanes) <= most
-
-
-def _unrolled(roots: Sequence[Expression]) -> int:
-    return SIDE_BY_SIDE if _functions(roots) <= CHEAP_FUNCTIONS else COSTLY_SIDE_BY_SIDE
 
 
 def _functions(roots: Sequence[Expression], known: Collection[Axis] = ()) -> int:
@@ -199,6 +193,5 @@ def _one_row(kernel: Kernel, roots: Sequence[Expression], lanes: int, target: Pr
     """The axis inside the kernel's own that registers hold as a whole, if there is no other one."""
     inner = {store.inner for store in kernel.stores}
     widest = max(inner, key=len)
-    if len(widest) == 1 and inner <= {(), widest} and row_fits_registers(widest[0], roots, lanes, target):
-        return widest[0]
-    return None
+    alone = len(widest) == 1 and inner <= {(), widest}
+    return widest[0] if alone and fit_registers(turns_of(widest), widest, roots, lanes, target) else None
