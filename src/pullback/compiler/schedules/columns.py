@@ -12,22 +12,16 @@ __all__ = ["RowBlock", "blocks_of_rows", "in_blocks"]
 
 @dataclass(frozen=True)
 class RowBlock:
-    """``width`` columns from ``first`` on of rows of a buffer, which begin at ``start`` and ``step`` elements apart.
+    """``width`` columns of rows of a buffer that are ``step`` elements apart; the first row's begin at ``place``.
 
     Each turn of the axis ``lane`` is another row.
     """
 
     lane: Axis
     buffer: Buffer
-    start: Affine
+    place: Affine
     step: int
-    first: int
     width: int
-
-    @property
-    def place(self) -> Affine:
-        """Where the block's part of the first row begins."""
-        return self.start + self.first
 
 
 def blocks_of_rows(
@@ -67,6 +61,6 @@ def _block_of(load: Load, lane: Axis, lanes: int) -> RowBlock | None:
     if low < 0 or high + step > load.buffer.size:
         return None
     if not in_blocks(step, lanes):
-        return RowBlock(lane, load.buffer, start, step, 0, step)
+        return RowBlock(lane, load.buffer, start, step, step)
     first = min(column - column % lanes, step - lanes)
-    return RowBlock(lane, load.buffer, start, step, first, lanes)
+    return RowBlock(lane, load.buffer, start + first, step, lanes)
