@@ -9,15 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.codegen.program import Emitted, emit_program
-from pullback.compiler.lowering.items import Loop, Serial, While, every_step
+from pullback.compiler.lowering.items import Loop, Serial, View, While, every_step
 from pullback.compiler.passes import Pass
 from pullback.compiler.plan import Stage, Watch, plan
+from pullback.compiler.regions.again import runs_again
 from pullback.compiler.regions.listing import listed
 from pullback.compiler.regions.memory import MemoryPlan
 from pullback.compiler.regions.steps import Region, Step
 from pullback.compiler.schedules.cost import HOST_CYCLES
 from pullback.compiler.target import Processor
 from pullback.graph import Graph
+from pullback.loops import Buffer
 
 __all__ = ["Built", "Stage", "Watch", "build", "estimated", "listed", "plan"]
 
@@ -34,6 +36,12 @@ class Built:
     """Estimated time of a step on one thread."""
     saving: float
     """Estimated nanoseconds of a step that a second thread saves; negative where waiting costs more than it brings."""
+    bound: Mapping[Buffer, View]
+    """Where arrays lie that are part of another buffer."""
+
+    def again(self) -> list[bool]:
+        """Of each step whether it may be run a second time on what its first run has left."""
+        return [runs_again(step, self.bound, self.plan) for step in self.schedule]
 
 
 def build(
@@ -53,7 +61,7 @@ def build(
     cost = estimated(planned.steps, processor)
     overwriting = {planned.results[result] for result in donated}
     emitted = emit_program(planned, overwriting, ready)
-    return Built(emitted, planned.steps, planned.memory, planned.constants, *cost)
+    return Built(emitted, planned.steps, planned.memory, planned.constants, *cost, planned.bound)
 
 
 def estimated(steps: Sequence[Step], target: Processor) -> tuple[float, float]:

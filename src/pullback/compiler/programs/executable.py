@@ -106,7 +106,7 @@ class Executable:
             stages[name] = text
 
         built = builder.build(self.graph, self.program.donated, processor, watch=watch)
-        seconds = region_seconds(self.program, arguments)
+        seconds = region_seconds(self.program, arguments, built.again())
         return Report(
             graph=format_graph(self.graph),
             optimised=optimised,

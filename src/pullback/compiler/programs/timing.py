@@ -1,8 +1,8 @@
 """How long each region of a program takes, measured by running it over and over between those before it.
 
 The programs that are timed have the very code of the one asked about in another schedule: all regions up to one, and
-that one some turns more. What the turns more take is the region's time. Programs that are not asked about know nothing
-of it.
+that one some turns more. What the turns more take is the region's time; of one that must not be run on what it has left
+itself, it is what the program takes longer with it than without. Programs that are not asked about know nothing of it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ MOST_TURNS = 1000
 SAMPLES = 3
 
 
-def region_seconds(program: Program, arguments: Sequence[Any]) -> tuple[float, ...]:
+def region_seconds(program: Program, arguments: Sequence[Any], again: Sequence[bool]) -> tuple[float, ...]:
     """The seconds that each region takes on these arguments, which stay as they are: the shortest of some samples.
+
+    ``again`` tells of each region whether it may be run a second time on what its first run has left.
 
     Errors that the program raises for the arguments are raised here, too.
     """
     regions = list(program.regions)
-    return tuple(_seconds(program, regions[:k], regions[k], arguments) for k in range(len(regions)))
+    return tuple(_seconds(program, regions[:k], regions[k], arguments, again[k]) for k in range(len(regions)))
 
 
 def _seconds(
@@ -39,20 +41,30 @@ def _seconds(
     before: list[RegionSpec | RepeatSpec],
     region: RegionSpec | RepeatSpec,
     given: Sequence[Any],
+    again: bool,
 ) -> float:
     turns = 1
     least = _least(replace(program, regions=[*before, region]), given)
+    if not again:
+        return _longer(program, before, least, given)
     while True:
         once, more = (replace(program, regions=[*before, RepeatSpec(n, [region])]) for n in (1, 1 + turns))
         try:
             samples = [(_run(once, given), _run(more, given)) for _ in range(SAMPLES)]
         except (IndexRangeError, MatrixError):  # a turn has overwritten what the next one looks at
-            return max(0.0, least - _least(replace(program, regions=before), given) if before else least)
+            return _longer(program, before, least, given)
         least, most = (min(column) for column in zip(*samples))
         seconds: float = max(0.0, most - least)
         if seconds >= LEAST_SECONDS or turns >= MOST_TURNS:
             return seconds / turns
         turns = min(MOST_TURNS, turns * 8)
+
+
+def _longer(
+    program: Program, before: list[RegionSpec | RepeatSpec], least: float, given: Sequence[Any]
+) -> float:
+    """By how much ``least`` is more than what the regions before take."""
+    return max(0.0, least - _least(replace(program, regions=before), given) if before else least)
 
 
 def _least(program: Program, arguments: Sequence[Any]) -> float:
