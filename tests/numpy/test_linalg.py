@@ -1,5 +1,7 @@
 """Linear algebra against NumPy: values, derivatives of both modes to second order, batches, and what is refused."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -180,6 +182,29 @@ def test_equal_eigenvalues_do_no_harm():
     np.testing.assert_allclose(pb.grad(powered)(a), pb.grad(directly)(a), atol=1e-9)
     for function in (lambda a: np.linalg.svd(a)[0], lambda a: np.linalg.eigh(a)[1]):
         assert np.isfinite(pb.grad(lambda a, function=function: np.sum(function(a)))(np.eye(3))).all()
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 5)])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_the_orthogonal_factor_next_to_equal_singular_values(shape, dtype):
+    """What turns both vectors of a value alike has no part in it."""
+    random = np.random.default_rng(shape)
+
+    def drawn(*shape):
+        return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype)
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        tall = np.linalg.qr(drawn(max(shape), min(shape)))[0]
+        a, c, t = 3 * (tall if shape[0] >= shape[1] else tall.T), drawn(*shape), drawn(*shape)
+
+    def loss(a):
+        u, _, v = np.linalg.svd(a, full_matrices=False)
+        return np.sum(np.real(c * (u @ v)))
+
+    quotient = (loss(a + 1e-5 * t) - loss(a - 1e-5 * t)) / 2e-5
+    for gradient in (pb.grad(loss), pb.jit(pb.grad(loss))):
+        np.testing.assert_allclose(np.real(np.sum(gradient(a) * t)), quotient, rtol=1e-7)
 
 
 @pytest.mark.parametrize("shape", [(65, 65), (2, 151, 151), (3, 2, 130, 130)])

@@ -2,8 +2,10 @@ r"""Factorisations: eigenvalues of symmetric and of other matrices, singular val
 
 An operator has one result, in which the factors lie one below the other. Where eigenvalues or singular values are
 equal, their vectors are any of a space, and the quotient :math:`1 / (\lambda_j - \lambda_i)` in the derivative of the
-vectors does not exist; 0 stands for it. That is the derivative of every function that does not depend on which
-of these vectors are chosen, and the eigenvalues' own derivative has no such quotient.
+vectors does not exist; 0 stands for it. The eigenvalues' own derivative has no such quotient, and neither has
+:math:`u v^T`: what turns both vectors of a singular value alike has no part in it. A function of a matrix that is made
+of its eigenvectors, :math:`v f(\lambda) v^T`, has a derivative between equal eigenvalues that they do not tell,
+:math:`f'(\lambda)`, and 0 in its place is not right.
 
 A complex vector may be turned by any angle. LAPACK keeps one element of each real, and the derivative is that of what
 it computes; of what does not depend on the angles it is the same whatever they are.
@@ -208,11 +210,14 @@ def _svd_pullback(node: Any, g: Any) -> list[Node | None]:
             else:
                 bar_u, against = _kept_real(bar_u, u, 0, turn_u + turn_v), turn_v
             diagonal = OPERATORS["complex_of"](OPERATORS["real"](bar_s), against * _inverse(s))
-    across = _inverse(s[..., None, :] ** 2 - s[..., :, None] ** 2)
+    sums, gaps = s[..., None, :] + s[..., :, None], s[..., None, :] - s[..., :, None]
+    equal = abs(gaps) <= max(rows, columns) * np.finfo(s.dtype).eps * sums  # up to rounding
     turned_u, turned_v = u.mT @ bar_u, v.mT @ bar_v
-    inner = across * (turned_u - adjoint(turned_u)) * s[..., None, :]
-    inner = inner + s[..., :, None] * (across * (turned_v - adjoint(turned_v)))
-    inner = inner + diagonal[..., None, :] * unit
+    by_u, by_v = turned_u - adjoint(turned_u), turned_v - adjoint(turned_v)
+    inner = (by_u + by_v) * _inverse(nodes.where(equal, 0, gaps)) + (by_u - by_v) * _inverse(sums) * (
+        1 - unit
+    )
+    inner = 0.5 * inner + diagonal[..., None, :] * unit
     bar, quotient = nodes.conj(u) @ inner @ v.mT, _inverse(s)[..., None, :]
     if rows > columns:  # what of a vector's cotangent leaves the space of the vectors
         bar = bar + ((bar_u - nodes.conj(u) @ turned_u) * quotient) @ v.mT
