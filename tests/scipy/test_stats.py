@@ -89,6 +89,25 @@ def test_normals_without_spread_in_some_directions():
     check_grads(lambda cov: stats.multivariate_normal.entropy(mean, cov), [cov + np.eye(3)], tolerance=1e-5)
 
 
+@pytest.mark.parametrize("spread", [np.eye(3), np.diag([1.0, 1.0, 0.0]), np.diag([2.0, 0.0, 0.0])])
+def test_normals_whose_spreads_are_equal_have_derivatives(spread):
+    """Eigenvectors have none there."""
+    mean, x = np.array([0.3, -0.1, 0.2]), np.array([1.0, 2.0, 0.5])
+    inside = mean + np.where(np.diag(spread), x, 0.0)
+    change = spread @ RANDOM.normal(size=(3, 3)) @ spread
+    change += change.T
+
+    def along(step):
+        cov = spread + step * change
+        return theirs.multivariate_normal.logpdf(inside, mean, cov, allow_singular=True)
+
+    slopes = pb.grad(lambda cov: stats.multivariate_normal.logpdf(inside, mean, cov, allow_singular=True))(
+        spread
+    )
+    wanted = (along(1e-5) - along(-1e-5)) / 2e-5
+    assert np.sum(np.tril(change) * slopes) == pytest.approx(wanted, rel=1e-7)
+
+
 def test_students_integral_has_derivatives_by_the_place():
     check_grads(lambda x: stats.t.cdf(x, 2.5), [X])
     assert pb.grad(lambda x: stats.t.cdf(x, 2.5))(0.0) == pytest.approx(theirs.t.pdf(0, 2.5))

@@ -457,11 +457,13 @@ def _singular_density(apart: Any, spread: Any) -> Any:
     """By the eigenvalues that are not zero up to rounding, as SciPy counts them."""
     values, vectors = linalg.eigh(spread)
     info = np.finfo(values.dtype)
-    limit = (1e6 if info.bits == 64 else 1e3) * info.eps * r.max(e.absolute(values))
+    least = (1e6 if info.bits == 64 else 1e3) * float(info.eps)
+    limit = least * r.max(e.absolute(values))
     there = values > limit
     safe = e.where(there, values, 1.0)
     along = apart @ vectors
-    squares = r.sum(e.where(there, e.square(along) / safe, 0.0), -1)
+    # Not by the eigenvectors, which have no derivative where eigenvalues are equal.
+    squares = r.sum(apart * (apart @ linalg.pinv(spread, least, hermitian=True)), -1)
     rank = r.sum(cast(there, values.dtype))
     outside = r.safe_sqrt(r.sum(e.where(there, 0.0, e.square(along)), -1)) >= 1e3 * limit
     found = -0.5 * (squares + rank * LOG_2_PI + r.sum(e.log(safe)))
