@@ -14,7 +14,7 @@ from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.stages import check_stages
 from pullback.compiler.target import Processor
 from pullback.control.scan import scan as scan_operator
-from pullback.errors import IndexRangeError, SettingError, ShapeError, TreeError
+from pullback.errors import DTypeError, IndexRangeError, SettingError, ShapeError, TreeError
 from pullback.graph import Graph, Operation, check
 from pullback.interpreter import evaluate
 
@@ -328,6 +328,25 @@ def test_a_python_number_takes_the_dtype_of_the_carry() -> None:
     total, kept = pb.scan(lambda c, x: (c + x, c), 0.0, xs)
     assert (total.dtype, kept.dtype) == (np.float32, np.float32)
     assert pb.fori_loop(0, 5, lambda i, c: c + i, 0) == 10
+
+
+@pytest.mark.parametrize("bound", [5, 0, -2, np.int32(3), np.uint8(4)])
+def test_bounds_may_be_traced(bound: Any) -> None:
+    def loop(n: Any, x: Any) -> Any:
+        return pb.fori_loop(1, n, lambda i, c: c * x + i, x)
+
+    assert pb.jit(loop)(bound, 1.5) == loop(int(bound), 1.5)
+    slope = pb.jit(lambda n, x: pb.jvp(lambda x: loop(n, x), (x,), (1.0,))[1])(bound, 1.5)
+    assert slope == pytest.approx(pb.grad(lambda x: loop(int(bound), x))(1.5))
+
+
+def test_a_bound_is_an_integer() -> None:
+    for bound in (2.5, np.arange(3)):
+        for run in (lambda f: f, pb.jit):
+            with pytest.raises(
+                DTypeError, match=r"fori_loop: a bound of type .*give one integer \(at .*test_scan.py"
+            ):
+                run(lambda n: pb.fori_loop(0, n, lambda i, c: c + i, 0))(bound)
 
 
 def test_map() -> None:

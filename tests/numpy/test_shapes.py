@@ -39,7 +39,8 @@ FUNCTIONS = {
         np.tile(x[0, 0], (2, 2))),
     "roll": lambda x: (np.roll(x, 1), np.roll(x, -1, axis=2), np.roll(x, (1, 2), (0, 1)), np.roll(x, 5, 0)),
     "diff": lambda x: (np.diff(x), np.diff(x, axis=0), np.diff(x, n=2, axis=1)),
-    "triangles": lambda x: (np.tril(x), np.triu(x), np.tril(x, 1), np.triu(x, -1), np.triu(x, 2)),
+    "triangles": lambda x: (np.tril(x), np.triu(x), np.tril(x, 1), np.triu(x, -1), np.triu(x, 2),
+        np.tril(x[0, 0]), np.triu(x[0, 1], 1)),
     "at least": lambda x: (np.atleast_1d(x), np.atleast_2d(x[0, 0]), np.atleast_1d(x[0, 0, 0]),
         np.atleast_2d(x[0, 0, 0])),
     "like": lambda x: (np.zeros_like(x), np.ones_like(x, dtype=np.int32), np.full_like(x, 3),
@@ -92,7 +93,8 @@ def test_dtypes_are_promoted_when_joined(agrees):
         (lambda x: np.moveaxis(x, (0, 1), (0,)), "as many"),
         (lambda x: np.pad(x, ((1, 1), (2, 2))), "a pair for each axis"),
         (lambda x: np.pad(x, -1), "negative"),
-        (lambda x: np.tril(x[0, 0]), "two axes"),
+        (lambda x: np.pad(x[:, :0], 1, mode="reflect"), r"axis 1 of shape \(2, 0, 4\) has no elements"),
+        (lambda x: np.tril(x[0, 0, 0]), "tril: a number has no triangle"),
     ],
 )
 def test_shapes_that_do_not_fit(function, message):

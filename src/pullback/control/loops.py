@@ -11,11 +11,19 @@ from pullback.control.branches import cond
 from pullback.control.regions import closed
 from pullback.control.schedules import Checkpoint, segmented, segments_here
 from pullback.control.unbounded import make_while
-from pullback.errors import NamedAxisError, ShapeError, TreeError
+from pullback.errors import DTypeError, NamedAxisError, ShapeError, TreeError
 from pullback.graph import Node, Type, Variable, mark
 from pullback.graph.named import is_named
 from pullback.graph.protocol import vocabulary
-from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, where_written
+from pullback.numpy.promotion import (
+    any_traced,
+    as_array_node,
+    broadcast_to_shape,
+    cast,
+    settled,
+    type_of,
+    where_written,
+)
 from pullback.operators.elementwise import filled
 from pullback.operators.logic import not_equal
 from pullback.tracing.functions import check_function
@@ -187,16 +195,30 @@ def _like(name: str, before: Node, after: Node, path: str) -> Node:
 
 
 @shows_users_frames
-def fori_loop(lower: int, upper: int, body: Function, init: Any, *, checkpoint: Checkpoint = None) -> Any:
+def fori_loop(lower: Any, upper: Any, body: Function, init: Any, *, checkpoint: Checkpoint = None) -> Any:
     """``for i in range(lower, upper): value = body(i, value)``, from ``value = init``; returns the last ``value``.
 
-    The bounds are Python integers, and ``i`` is a traced ``int64``. ``checkpoint`` is that of ``scan``.
+    The bounds are integers, and ``i`` is a traced ``int64``. Where they are traced the loop is a ``while_loop`` without
+    ``max_steps``: forward mode works, reverse mode does not. ``checkpoint`` is that of ``scan``.
 
     Source: the meaning is that of ``jax.lax.fori_loop``.
 
     >>> float(fori_loop(1, 5, lambda i, product: product * i, 1.0))
     24.0
+    >>> import pullback as pb
+    >>> float(pb.jit(lambda n: fori_loop(1, n, lambda i, product: product * i, 1.0))(5))
+    24.0
     """
+    for bound in (lower, upper):
+        type = type_of(bound)
+        if type.shape or type.dtype.kind not in "iu":
+            raise DTypeError(f"fori_loop: a bound of type {type}; give one integer{where_written()}")
+    if any_traced(*settled((lower, upper))):
+        first, stop = (cast(as_array_node(bound), np.dtype(np.int64)) for bound in (lower, upper))
+        state = while_loop(
+            lambda state: state[0] < stop, lambda state: (state[0] + 1, body(*state)), (first, init)
+        )
+        return state[1]
     places = np.arange(lower, max(lower, upper))
     return scan(lambda value, i: (body(i, value), None), init, places, checkpoint=checkpoint)[0]
 

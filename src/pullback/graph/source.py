@@ -127,14 +127,15 @@ def _remembered(code: CodeType, frame: FrameType) -> Source:
 def called_function() -> str | None:
     """The function of NumPy or SciPy that the user has called, ``np.sort_complex`` or ``scipy.special.softmax``.
 
-    It is known where it is written in Python: others have no frame. Of a method of SciPy's objects, and of what has
-    no public name, only the module is known: ``scipy.stats``.
+    It is known where it is written in Python: others have no frame. Of an object that is called it is the class, of a
+    method of SciPy's objects, and of what has no public name, only the module is known: ``scipy.stats``.
     """
     frame: FrameType | None = sys._getframe(1)
     name = None
     while frame is not None and not is_users(frame.f_code.co_filename):
         if frame.f_code.co_filename.startswith(_NUMPY):
-            name = f"np.{frame.f_code.co_name}"
+            called = frame.f_code.co_name
+            name = f"np.{type(frame.f_locals['self']).__name__ if called == '__call__' else called}"
         elif frame.f_code.co_filename.startswith(_SCIPY):
             # What wraps functions of single matrices converts its arguments before it calls ``f``.
             wrapped = frame.f_locals.get("f")

@@ -593,4 +593,6 @@ NEAREST[np.fill_diagonal] = "it changes an array: use pullback.numpy.fill_diagon
 NEAREST[np.put] = NEAREST[np.place] = NEAREST[np.putmask] = (
     "it changes an array: use pullback.at(x)[index].set(value), or np.where(mask, value, x)"
 )
+NEAREST[np.i0] = "use pullback.scipy.special.i0"
+NEAREST[np.polyfit] = "solve for the coefficients: np.linalg.lstsq(np.vander(x, degree + 1), y)[0]"
 vocabulary.update(fill_diagonal=fill_diagonal, put_along_axis=put_along_axis)

@@ -51,7 +51,10 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: Any = None, dtype: Any 
     terms = [_fitted(term, extents) for term in terms]
     known = {label for _, labels in terms for label in labels}
     if missing := [label for label in out if label not in known]:
-        raise ShapeError(f"einsum {subscripts!r}: {missing[0]!r} is in the result only{where_written()}")
+        raise ShapeError(
+            f"einsum {subscripts!r}: {missing[0]!r} is in the result only, so its extent is not known; take it away or "
+            f"give an operand that has it{where_written()}"
+        )
     if not all(extents[label] for label in known.difference(out)):
         # No products at all, whatever some operands may be summed to before others are known to be empty.
         zero = as_array_node(np.zeros((), nodes[0].dtype))

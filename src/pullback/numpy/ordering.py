@@ -149,7 +149,10 @@ def top_k(a: Any, k: int, axis: int = -1) -> tuple[Any, Any]:
     place = normal_axis("top_k", axis, x.ndim)
     extent = x.shape[place]
     if not 0 <= k <= extent:
-        raise ShapeError(f"top_k: {k} of {extent} elements along axis {place}{where_written()}")
+        raise ShapeError(
+            f"top_k: {k} of the {extent} elements along axis {place} of shape {x.shape}; "
+            f"give a number from 0 to {extent}{where_written()}"
+        )
     rising = argsort(flip(x, place), place, kind="stable")
     falling = take(flip(rising, place), np.arange(k), place)
     places = (extent - 1) - falling

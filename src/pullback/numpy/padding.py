@@ -50,6 +50,12 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **how: Any) -> Any:
             f"pad in mode {mode!r} with {sorted(how)}: on a traced value it is one of {', '.join(_MODES)}, with the "
             f"keyword of its own; concatenate the pieces{where_written()}"
         )
+    for axis, pair in enumerate(widths):
+        if mode not in ("constant", "empty") and not x.shape[axis] and any(pair):
+            raise ShapeError(
+                f"pad in mode {mode!r}: axis {axis} of shape {x.shape} has no elements to go on from; pad it with "
+                f"zeros, in mode 'constant'{where_written()}"
+            )
     return known[0](x, widths, how.get(known[1]))
 
 

@@ -469,13 +469,12 @@ def roll(a: Any, shift: int | Sequence[int], axis: Axes = None) -> Any:
     return x
 
 
-def _below(x: Node, k: int) -> Node:
-    """Which places of the last two axes lie on the diagonal ``k`` or below it."""
-    if x.ndim < 2:
-        raise ShapeError(f"a triangle of shape {x.shape}; it takes two axes{where_written()}")
-    row, column = (
-        OPERATORS["iota"](shape=x.shape[-2:], axis=axis, dtype=np.dtype(np.int64)) for axis in (0, 1)
-    )
+def _below(name: str, x: Node, k: int) -> Node:
+    """Which places of the last two axes lie on the diagonal ``k`` or below it; a vector stands for rows like it."""
+    if not x.ndim:
+        raise ShapeError(f"{name}: a number has no triangle; give a matrix{where_written()}")
+    shape = (x.shape * 2)[-2:]
+    row, column = (OPERATORS["iota"](shape=shape, axis=axis, dtype=np.dtype(np.int64)) for axis in (0, 1))
     return e.less_equal(column, row + k)  # type: ignore[no-any-return]
 
 
@@ -483,11 +482,11 @@ def _below(x: Node, k: int) -> Node:
 def tril(m: Any, k: int = 0) -> Any:
     """The lower triangle of the last two axes; zeros above the diagonal ``k``."""
     x = as_array_node(m)
-    return e.where(_below(x, k), x, np.zeros((), x.dtype))
+    return e.where(_below("tril", x, k), x, np.zeros((), x.dtype))
 
 
 @implements(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
     """The upper triangle of the last two axes; zeros below the diagonal ``k``."""
     x = as_array_node(m)
-    return e.where(_below(x, k - 1), np.zeros((), x.dtype), x)
+    return e.where(_below("triu", x, k - 1), np.zeros((), x.dtype), x)
