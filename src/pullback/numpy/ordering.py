@@ -10,6 +10,7 @@ import numpy as np
 
 from pullback.errors import ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, dtype_kind, force, is_complex, is_known
+from pullback.graph.named import is_named
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axis
@@ -72,12 +73,12 @@ def _check_kind(name: str, kind: Any, order: Any) -> None:
         raise TracingError(f"{name} of {given}; leave it out, sorting is stable here{where_written()}")
 
 
-def positions_in_order(x: Node, axis: int) -> Node:
-    """Positions along ``axis`` that sort it, NaN last; equal elements stay in their order."""
+def positions_in_order(x: Node, axis: int, **wanted: int) -> Node:
+    """Positions along ``axis`` that sort it, or so many ``last`` ones, NaN last; equal elements stay in their order."""
     last = x.ndim - 1
     if axis == last:
-        return OPERATORS["argsort"](x)
-    return swapaxes(OPERATORS["argsort"](swapaxes(x, axis, last)), axis, last)  # type: ignore[no-any-return]
+        return OPERATORS["argsort"](x, **wanted)
+    return swapaxes(OPERATORS["argsort"](swapaxes(x, axis, last), **wanted), axis, last)  # type: ignore[no-any-return]
 
 
 def sorted_along(x: Node, axis: int) -> Node:
@@ -153,9 +154,9 @@ def top_k(a: Any, k: int, axis: int = -1) -> tuple[Any, Any]:
             f"top_k: {k} of the {extent} elements along axis {place} of shape {x.shape}; "
             f"give a number from 0 to {extent}{where_written()}"
         )
-    rising = argsort(flip(x, place), place, kind="stable")
-    falling = take(flip(rising, place), np.arange(k), place)
-    places = (extent - 1) - falling
+    wanted = {} if is_named(extent) else {"last": k}
+    rising = positions_in_order(as_array_node(flip(x, place)), place, **wanted)
+    places = (extent - 1) - take(flip(rising, place), np.arange(k), place)
     return take_along_axis(x, places, place), places
 
 

@@ -4,7 +4,8 @@ Numbers become unsigned keys in the same order, NaN the largest, of both zeros t
 and position; a digit's pass counts how often each value occurs, and so where each value's pairs begin, and moves the
 pairs there in turn, so equal ones stay in their order. All digits are counted while the keys are made, and a digit that
 all keys share is passed over. In short rows the counts would take longer than the elements: runs of 8 are sorted by
-insertion and then merged by twos, without a branch that depends on keys.
+insertion and then merged by twos, without a branch that depends on keys. Where only the last few of the order are
+wanted, a row is gone through once, and those that are the last so far are held in their order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from pullback.compiler.llvm.function import Module
 from pullback.compiler.llvm.language import Record, Unit
-from pullback.compiler.schedules.cost import LONGEST_MERGED_ROW, SORTED_RUN
+from pullback.compiler.schedules.cost import FEWEST_FOR_ONE, LONGEST_MERGED_ROW, MOST_INSERTED, SORTED_RUN
 
 __all__ = ["define_argsort"]
 
@@ -83,18 +84,43 @@ def pullback_sort_digits(source: Pair, target: Pair, counts: Words, digits: i64,
         target = source
         source = moved
     return source
+
+# Put a pair among those that are held, the largest so far, which rise. It comes from before all of them, so equal ones
+# stay behind it. The result is how many are held.
+def pullback_sort_insert(pairs: Pair, held: i64, wanted: i64, key: i64, position: i64) -> i64:
+    free = held
+    if held < wanted:
+        while free > 0 and pairs[free - 1].KEY >= key:
+            pairs[free].KEY = pairs[free - 1].KEY
+            pairs[free].POSITION = pairs[free - 1].POSITION
+            free -= 1
+        held += 1
+    else:
+        if pairs[0].KEY >= key:
+            return held
+        free = 0
+        while free + 1 < held and pairs[free + 1].KEY < key:
+            pairs[free].KEY = pairs[free + 1].KEY
+            pairs[free].POSITION = pairs[free + 1].POSITION
+            free += 1
+    pairs[free].KEY = key
+    pairs[free].POSITION = position
+    return held
 """
 
 _ROUTINE = """
-def {name}(x: {array}, order: Words, workspace: Pair, rows: i64, extent: i64):
+def {name}(x: {array}, order: Words, workspace: Pair, rows: i64, extent: i64, wanted: i64):
     second = workspace[extent]
     counts: Words = second[extent]
-    is_short = extent <= LONGEST_MERGED_ROW
+    are_few = (wanted <= MOST_INSERTED) & (wanted * FEWEST_FOR_ONE <= extent)
+    is_short = (extent <= LONGEST_MERGED_ROW) | are_few
     for row in range(rows):
         first = row * extent
         if not is_short:
             llvm.memset.p0.i64(counts, 0, 2048 * DIGITS, False)
-        for index in range(extent):
+        held = 0
+        for count in range(extent):
+            index = extent - 1 - count if are_few else count
             # an unsigned number that is in the order of the numbers, of which NaN is the largest
             key = i64(x[first + index]) & ALL
             if KIND == "f":
@@ -104,24 +130,29 @@ def {name}(x: {array}, order: Words, workspace: Pair, rows: i64, extent: i64):
                 key = ALL if is_nan else key
             elif KIND == "i":
                 key = key ^ SIGN
-            workspace[index].KEY = key
-            workspace[index].POSITION = index
+            if are_few:
+                held = pullback_sort_insert(workspace, held, wanted, key, index)
+            else:
+                workspace[index].KEY = key
+                workspace[index].POSITION = index
             if not is_short:
 {counting}
-        if is_short:
+        if are_few:
+            sorted = workspace
+        elif is_short:
             pullback_sort_runs(workspace, extent)
-            sorted = pullback_sort_merges(workspace, second, extent)
+            sorted = pullback_sort_merges(workspace, second, extent)[extent - wanted]
         else:
-            sorted = pullback_sort_digits(workspace, second, counts, DIGITS, extent)
-        for index in range(extent):
-            order[first + index] = sorted[index].POSITION
+            sorted = pullback_sort_digits(workspace, second, counts, DIGITS, extent)[extent - wanted]
+        for index in range(wanted):
+            order[row * wanted + index] = sorted[index].POSITION
 """
 _ARRAYS = {1: "Bytes", 2: "Halves", 4: "Ints", 8: "Words"}
 _PAIR = Record(KEY="i64", POSITION="i64")
 
 
 def define_argsort(module: Module, name: str, dtype: str) -> None:
-    """Write the routine: addresses of the rows, the positions and a workspace, the number of rows and their extent."""
+    """Write the routine: addresses of the rows, the positions and a workspace, and three numbers as named in it."""
     size = np.dtype(dtype).itemsize
     constants = {
         "KIND": np.dtype(dtype).kind,
@@ -131,6 +162,8 @@ def define_argsort(module: Module, name: str, dtype: str) -> None:
         "INFINITY": _bits_of_infinity(np.dtype(dtype)),
         "SORTED_RUN": SORTED_RUN,
         "LONGEST_MERGED_ROW": LONGEST_MERGED_ROW,
+        "MOST_INSERTED": MOST_INSERTED,
+        "FEWEST_FOR_ONE": FEWEST_FOR_ONE,
     }
     unit = Unit({"Pair": _PAIR}, constants, {"llvm.memset.p0.i64": "void (ptr, i8, i64, i1)"})
     counting = [f"counts[{256 * digit} + (key >> {8 * digit} & 255)] += 1" for digit in range(size)]

@@ -84,7 +84,7 @@ def _searched(node: Operation) -> int:
 _COUNTED: Mapping[str, Callable[[Operation], int]] = {
     "argmax": _searched,
     "argmin": _searched,
-    "argsort": lambda node: node.shape[-1],
+    "argsort": lambda node: node.inputs[0].shape[-1],
     "check_index": lambda node: int(node.attributes["extent"]),
     "iota": lambda node: node.shape[node.attributes["axis"]],
 }

@@ -168,6 +168,13 @@ LONGEST_MERGED_ROW = 500
 SORTED_RUN = 8
 """Elements that are sorted by insertion before runs are merged."""
 
+MOST_INSERTED, FEWEST_FOR_ONE = 16, 8
+"""Up to how many of the last in a row's order are found by insertion, if the row has so many elements for each of them.
+
+Most rows take a third of the time in which they are sorted. One in which each element is larger than all behind it
+takes as long for ten, and a quarter longer for sixteen.
+"""
+
 
 # -- The order of axes
 

@@ -165,6 +165,17 @@ def standardise(x: Array, axis: Any = -1, *, epsilon: float = 1e-5) -> Array:
     return centred / np.sqrt(np.mean(centred * centred, axis=axis, keepdims=True) + epsilon)
 
 
+def top_k(x: Array, k: int, axis: int = -1) -> tuple[Array, Array]:
+    def order(row: Array) -> Array:
+        return np.array(
+            sorted(range(len(row)), key=lambda i: (np.isnan(row[i]), row[i]), reverse=True), np.int64
+        )
+
+    all_places = np.apply_along_axis(order, axis, x) if np.size(x) else np.zeros(np.shape(x), np.int64)
+    places = np.take(all_places, np.arange(k), axis)
+    return np.take_along_axis(x, places, axis), places
+
+
 def one_hot(labels: Array, classes: int, dtype: Any = np.float32) -> Array:
     return (np.asarray(labels)[..., None] == np.arange(classes)).astype(dtype)
 

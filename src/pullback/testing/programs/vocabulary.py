@@ -45,6 +45,9 @@ def sorted_rows(m: Maker) -> str:
     axis = m.axis(x)
     if m.chance(0.4):
         return m.step(f"np.sort({{0}}, axis={axis}, kind='stable')", x)
+    if m.chance(0.25):
+        count = m.pick((1, 2, 3, m.shape(x)[axis]))
+        return m.step(f"pb.top_k({{0}}, {min(count, m.shape(x)[axis])}, {axis})[{m.pick((0, 1))}]", x)
     order = m.step(f"np.argsort({{0}}, axis={axis}, kind='stable')", x)
     if m.chance(0.3):
         return order
