@@ -74,6 +74,20 @@ def test_results_are_the_same_bits_for_any_number_of_cores(name, vectors):
     assert len(set(found)) == 1
 
 
+@pytest.mark.parametrize("vectors", [64, 32, 16])
+@pytest.mark.parametrize("rows", range(5, 10))
+def test_a_sum_along_memory_has_the_same_bits_alone_and_beside_others(rows, vectors):
+    host, random = Processor.host(), np.random.default_rng(0)
+    host = host.limited(min(vectors, host.vector_bytes))
+    x, w = random.standard_normal((rows, 8)), random.standard_normal((8, 277))
+    found = set()
+    for cores in (1, *CORES):
+        with compiled_for(with_cores(host, cores)):
+            gradients = pb.jit(pb.grad(lambda x, w: np.sum((x @ w) ** 3), (0, 1)))(x, w)
+        found.add(tuple(each.tobytes() for each in gradients))
+    assert len(found) == 1
+
+
 def test_the_same_product_may_be_cut_in_two_ways():
     """Finely in a region of its own, and not beside others that keep cores busy."""
     random = np.random.default_rng(0)

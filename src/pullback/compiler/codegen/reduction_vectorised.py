@@ -11,7 +11,7 @@ import numpy as np
 
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest, sums_of_products
-from pullback.compiler.codegen.reductions import across_rows, horizontal
+from pullback.compiler.codegen.reductions import across_rows
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.schedules.reduction_vectorised import ReductionVectorised
@@ -40,15 +40,16 @@ def emit_reduction_vectorised(
 
 
 def _totals(values: Values, sums: list[str], dtype: np.dtype) -> list[str]:
-    """The sum over the lanes of each vector; as many vectors at once as there are lanes, or the next power of two."""
+    """The sum over the lanes of each vector; as many vectors at once as there are lanes, or the next power of two.
+
+    A single one is taken twice: how many there are depends on the rows of a chunk, and their bits do not.
+    """
     lanes, kind, totals = values.lanes, scalar_type(dtype), list[str]()
     while len(totals) < len(sums):
         rest = sums[len(totals) :]
         count = min(lanes, 2 ** (len(rest).bit_length() - 1))
-        if count == 1:
-            totals.append(horizontal(values, "add", rest[:1], dtype, lanes))
-            continue
-        turned = across_rows(values, "add", rest[:count], dtype, lanes)
-        vector = vector_of(kind, count)
+        rows = rest[:count] if count > 1 else rest * 2
+        turned = across_rows(values, "add", rows, dtype, lanes)
+        vector = vector_of(kind, len(rows))
         totals += [values.f.value(f"extractelement {vector} {turned}, i32 {k}") for k in range(count)]
     return totals
