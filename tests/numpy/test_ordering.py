@@ -35,6 +35,35 @@ def test_bins_that_neither_rise_nor_fall():
         pb.jit(lambda x: np.digitize(x, [1.0, 3.0, 2.0]))(X)
 
 
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("k", [0, 1, 7, 16, np.int64(17), 40])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
+def test_the_largest_few(k, axis, dtype):
+    """Equal ones and NaN among them, in few rows and in many, held and sorted."""
+    random = np.random.default_rng(0)
+    x = random.integers(-9, 9, (40, 600)).astype(dtype)
+    if dtype == "float32":
+        x[random.random(x.shape) < 0.1] = np.nan
+    back = np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    places = x.shape[axis] - 1 - np.take(back, np.arange(k), axis)
+    for run in (lambda f: f, pb.jit):
+        found, where = run(lambda x: pb.top_k(x, k, axis))(x)
+        np.testing.assert_array_equal(where, places)
+        np.testing.assert_array_equal(found, np.take_along_axis(x, places, axis))
+
+
+def test_how_many_of_the_largest_there_may_be():
+    with pytest.raises(
+        ShapeError, match=r"top_k: 5 of the 4 elements .*give a number from 0 to 4 \(at .*test_ordering"
+    ):
+        pb.jit(lambda x: pb.top_k(x, 5))(X)
+    for k in (2.0, "2"):
+        with pytest.raises(TypeError, match="integer"):
+            pb.jit(lambda x, k=k: pb.top_k(x, k))(X)
+    with pytest.raises(TypeError, match="integer"):
+        pb.jit(pb.top_k)(X, 2)
+
+
 def test_comparisons_of_fractions_are_not_index_arithmetic():
     """Cut to whole numbers, 0.25 would be as large as 0.75."""
     bool_, float64, int64 = (np.dtype(kind) for kind in (np.bool_, np.float64, np.int64))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,8 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 def top_k(a: Any, k: int, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along ``axis``, the largest first, and where they are; the first of equals first.
 
-    NaN counts as the largest. Raises ``ShapeError`` where there are fewer.
+    NaN counts as the largest. Raises ``ShapeError`` where there are fewer, and ``TypeError`` unless ``k`` is an integer
+    that is known while tracing.
 
     >>> import numpy as np
     >>> values, places = top_k(np.array([1.0, 5.0, 3.0, 5.0]), 3)
@@ -148,7 +150,7 @@ def top_k(a: Any, k: int, axis: int = -1) -> tuple[Any, Any]:
     """
     x = a if isinstance(a, Node) else np.asarray(a)
     place = normal_axis("top_k", axis, x.ndim)
-    extent = x.shape[place]
+    extent, k = x.shape[place], index(k)
     if not 0 <= k <= extent:
         raise ShapeError(
             f"top_k: {k} of the {extent} elements along axis {place} of shape {x.shape}; "
