@@ -36,7 +36,8 @@ def size(request):
 @pytest.fixture
 def arrays(size):
     random = np.random.default_rng(0)
-    shapes = (8, 3, size, size), (8,), (8, 8, size, size), (8, 3, 32, 32)
+    channels, maps, images = (16, 16, 4) if size == 3 else (3, 8, 8)
+    shapes = (maps, channels, size, size), (maps,), (maps, maps, size, size), (images, channels, 32, 32)
     return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 

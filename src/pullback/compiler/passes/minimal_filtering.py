@@ -44,7 +44,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pullback.compiler.passes.rewriting import RulePass, filled, sliced
-from pullback.compiler.schedules.cost import TRANSFORM_COST
+from pullback.compiler.schedules.cost import RESULT_COST, TRANSFORM_COST
 from pullback.compiler.target import Processor
 from pullback.graph import Node, Operation
 from pullback.operators.convolution import convolve, spatial
@@ -120,17 +120,19 @@ def _pays(node: Operation, axis: str, target: Processor) -> bool:
     of_window, of_result = (
         math.prod(extents[label] for label in spatial(sizes) if label != axis) for extents in (sizes, counts)
     )
-    if sizes[axis] == few:
-        elements, of_image, images, channels = of_window, of_result, counts["b"], (sizes["c"], sizes["o"])
-    else:
+    gradient = sizes[axis] > few
+    if gradient:
         elements, of_image, images, channels = of_result, of_window, sizes["c"], (counts["b"], sizes["o"])
+    else:
+        elements, of_image, images, channels = of_window, of_result, counts["b"], (sizes["c"], sizes["o"])
     if node.attributes["x_layout"][-1].isdigit() and pairs * of_image < target.lanes(node.dtype.itemsize):
         return False  # vectors run along the image, and would not be full
     places = images * of_image
     products = elements * math.prod(channels)
     saved = (few * many - (few + 1) * pairs) * places * products
-    sums = (few + 1) * (pairs * places * sum(channels) + products)
-    return saved > TRANSFORM_COST * sums
+    costs = (TRANSFORM_COST, TRANSFORM_COST if gradient else RESULT_COST)
+    of_place = sum(cost * count for cost, count in zip(costs, channels))
+    return saved > (few + 1) * (pairs * places * of_place + TRANSFORM_COST * products)
 
 
 def _along(node: Operation, axis: str) -> Node:

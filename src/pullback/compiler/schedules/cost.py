@@ -141,8 +141,9 @@ DEEPEST_FACTOR = 16
 MOST_JOINED_UPDATES = 4
 """Updates for each row of the array between, beyond which it is added to first: its rows are read in their order."""
 
-TRANSFORM_COST = 3.0
-"""Multiply-adds in whose time an element is read, taken into a sum and written, before products that are shared."""
+TRANSFORM_COST, RESULT_COST = 4.0, 15.0
+"""Multiply-adds in whose time an element is read, taken into a sum and written, before products that are shared; and in
+which such a product is written, read again, and taken into an image that is asked whether it is finite."""
 
 MOST_GATHERED, FEW_GATHERED = 2, 32
 """Terms of a gathered sum, zeros among them, for each update that there is; and terms that are few in any case."""
