@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pullback as pb
+from pullback import nn
 from pullback.compiler.kernels.canonicalise import canonicalise, coalesced_rows
 from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store, row_major
@@ -149,3 +151,20 @@ def test_a_sum_whose_results_end_in_few_has_an_axis_last(stages, shape, step, ax
 
     found = stages(total, (rows, columns + 1, step * channels), shape)["canonicalise"]
     assert found.startswith(f"for {axes}:")
+
+
+@pytest.mark.parametrize(
+    ("channels", "count", "axes"),
+    [(64, 28, "j<64, k<5, i<64"), (64, 4, "i<64, j<64, k<5"), (512, 16, "i<512, j<512, k<5")],
+    ids=["long sums", "short sums", "results whole pages apart"],
+)
+def test_lanes_of_a_window_s_gradient_lie_where_summing_and_storing_takes_least(
+    stages, channels, count, axes
+):
+    """Its results end in five: their lanes lie along channels, or windows are copied side by side later."""
+
+    def gradient(x, w, g):
+        return pb.grad(lambda w: np.sum(nn.conv(x, w) * g))(w)
+
+    shapes = (8, channels, count + 4), (channels, channels, 5), (8, channels, count)
+    assert f"for {axes}:\n    result0" in stages(gradient, *shapes)["canonicalise"]

@@ -17,16 +17,16 @@ from pullback.compiler.schedules.contraction import (
     find_contraction,
 )
 from pullback.compiler.schedules.cost import (
-    ALONG_SUM,
     COPY_CYCLES,
-    LONG_SUM,
     MOST_UNROLLED_FUNCTIONS,
     OUTWEIGHING,
+    SHORT_COPY_CYCLES,
+    STEPPED,
     WORTH_REORDERING,
 )
 from pullback.compiler.schedules.indexed_contraction import with_columns_last
 from pullback.compiler.schedules.lanes import lanes_of
-from pullback.compiler.schedules.reduction_vectorised import pays_along_sum
+from pullback.compiler.schedules.reduction_vectorised import cycles_along_sum, pays_along_sum
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
@@ -51,6 +51,7 @@ __all__ = [
     "canonicalise",
     "coalesced_axes",
     "coalesced_rows",
+    "columns_alone",
     "few_rows_last",
     "indices_of",
     "lie_side_by_side",
@@ -104,17 +105,19 @@ def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
     if not found or not kernel.axes:
         return kernel
     lanes = lanes_of(kernel, target)
-    depth = min(turns_of(pair.depth) for pair in found)
-    if depth < LONG_SUM or kernel.axes[-1].extent % lanes == 0:
+    if kernel.axes[-1].extent % lanes == 0:
         return kernel
     last = kernel.axes[-1:]
-    now = min(_cycles(kernel, found, last, lanes, target), _cycles_along_sum(kernel, found, lanes))
+    most = WORTH_REORDERING * _cycles(kernel, found, last, lanes, target)
+    if len(found) == 1:
+        along = cycles_along_sum(kernel, found[0], lanes, target)
+        most = min(most, WORTH_REORDERING * along, _cycles_side_by_side(kernel, found[0], lanes, target))
     runs = [_run(kernel, found[0], axis) for axis in kernel.axes]
     if len(found) > 1:
         runs = [run[-1:] for run in runs]
     cycles = {run: _cycles(kernel, found, run, lanes, target) for run in runs}
     best = min(cycles, key=cycles.__getitem__)
-    if cycles[best] >= WORTH_REORDERING * now:
+    if cycles[best] >= most:
         return kernel
     return Kernel((*(axis for axis in kernel.axes if axis not in best), *best), kernel.stores)
 
@@ -207,16 +210,43 @@ def _cycles(
             total += COPY_CYCLES * math.prod(
                 axis.extent for axis in {*rights[0].axes} & {*kernel.axes, *pair.depth}
             )
-    return total
+    stored = sum(_cycles_of_store(store, columns[-1], lanes, target) for store in kernel.stores)
+    if kernel.axes[0] in columns and columns[-1] is not kernel.axes[-1]:
+        stored += SHORT_COPY_CYCLES  # its rows are no longer those of other kernels, which read them again
+    return total + turns_of(kernel.axes) * stored
 
 
-def _cycles_along_sum(kernel: Kernel, found: Sequence[Pair], lanes: int) -> float:
-    """Cycles with the lanes along the last summed axis, if both operands lie along it."""
-    (pair, *others), (*rest, along) = found, found[0].depth
-    if others or any(load.offset.coefficient(along) != 1 for load in (pair.left, pair.right)):
+def _cycles_of_store(store: Store, columns: Axis, lanes: int, target: Processor) -> float:
+    """Cycles to store an element of a vector along ``columns`` beyond those of a whole vector that lies in memory.
+
+    Elements whole pages apart have the same place in the nearest cache, which their lines have left when others of
+    them are written.
+    """
+    step = store.offset.coefficient(columns) * store.buffer.dtype.itemsize
+    if step == store.buffer.dtype.itemsize:
+        return 0.0
+    places = target.page_bytes // max(target.line_bytes, math.gcd(step, target.page_bytes))
+    return STEPPED + (target.near_line_cycles if lanes * target.panel_vectors > places * target.ways else 0.0)
+
+
+def _cycles_side_by_side(kernel: Kernel, pair: Pair, lanes: int, target: Processor) -> float:
+    """Cycles with the lanes along the last axes of one operand, which is copied so that they lie side by side."""
+    right, left = (pair.left, pair.right) if kernel.axes[-1] in pair.left.axes else (pair.right, pair.left)
+    columns = columns_alone(kernel.axes, left, right)
+    if not columns:
         return math.inf
-    results = turns_of(kernel.axes)
-    return results * turns_of(rest) * -(-along.extent // lanes) * ALONG_SUM / 2
+    cycles = _cycles(kernel, [pair], columns, lanes, target)
+    if lie_side_by_side(columns, [right.offset]):
+        return cycles
+    return cycles + SHORT_COPY_CYCLES * turns_of(right.axes & {*kernel.axes, *pair.depth})
+
+
+def columns_alone(axes: Sequence[Axis], left: Load, right: Load) -> tuple[Axis, ...]:
+    """The last axes of a product that its ``right`` operand alone has, but for the first, which is shared out."""
+    count = 0
+    while count + 1 < len(axes) and axes[-1 - count] in right.axes - left.axes:
+        count += 1
+    return tuple(axes[len(axes) - count :])
 
 
 def coalesced_axes(kernel: Kernel) -> Kernel:

@@ -14,27 +14,33 @@ read by many rows of the other operand.
 
 from __future__ import annotations
 
-from pullback.compiler.kernels.canonicalise import coalesced_axes, indices_of, lie_side_by_side
+from pullback.compiler.kernels.canonicalise import (
+    coalesced_axes,
+    columns_alone,
+    indices_of,
+    lie_side_by_side,
+)
 from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.schedules.contraction import Contraction, contractions
+from pullback.compiler.schedules.contraction import contractions, find_contraction
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule
 from pullback.compiler.schedules.cost import WORTH_REORDERING
 from pullback.compiler.schedules.lanes import filled
-from pullback.loops import Axis, Kernel, staged, turns_of
+from pullback.compiler.schedules.reduction_vectorised import ReductionVectorised
+from pullback.loops import Kernel, staged, turns_of
 
 __all__ = ["unfold_short_rows"]
 
 
 def unfold_short_rows(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
     """The kernel, a product as it takes less time, with copies before it and behind it."""
-    schedule, lanes = schedules.of(kernel), schedules.lanes(kernel)
-    if not isinstance(schedule, ContractionSchedule):
+    product, lanes = find_contraction(kernel), schedules.lanes(kernel)
+    if product is None or not isinstance(schedules.of(kernel), ContractionSchedule | ReductionVectorised):
         return [kernel]
-    product = schedule.contraction
-    joined = _of_images_alone(product)
+    pair, *others = product.pairs
+    joined = () if others else columns_alone(kernel.axes, pair.left, pair.right)
     if len(joined) < 2 or filled(joined[-1].extent, lanes) >= filled(turns_of(joined), lanes):
         return [kernel]
-    (pair,), (reduce,) = product.pairs, contractions(kernel)
+    (reduce,) = contractions(kernel)
     before, made, behind = [kernel], [kernel], list[Kernel]()
     if not lie_side_by_side(joined, (i for i in indices_of(kernel) if i is not pair.right.offset)):
         sums, read = staged("sums", reduce, kernel.axes)
@@ -50,15 +56,3 @@ def unfold_short_rows(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
         sum(schedules.of(each).cycles(each, schedules.target) for each in some) for some in (made, before)
     )
     return made if cycles < WORTH_REORDERING * cycles_before else [kernel]
-
-
-def _of_images_alone(product: Contraction) -> tuple[Axis, ...]:
-    """The columns, and axes before them that only the right operand has; not the first, which is shared out."""
-    joined = [product.columns]
-    if len(product.pairs) == 1:
-        (pair,) = product.pairs
-        for axis in reversed(product.rows[1:]):
-            if axis in pair.left.axes or axis not in pair.right.axes:
-                break
-            joined.insert(0, axis)
-    return tuple(joined)

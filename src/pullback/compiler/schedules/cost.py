@@ -179,11 +179,8 @@ takes as long for ten, and a quarter longer for sixteen.
 
 # -- The order of axes
 
-LONG_SUM = 256
-"""Sums this long outweigh stores that step over memory."""
-
-COPY_CYCLES, ALONG_SUM = 0.5, 2.0
-"""Cycles to copy an element to another place; how much longer sums along memory take than products, which read less."""
+COPY_CYCLES, SHORT_COPY_CYCLES, STEPPED = 0.5, 1.0, 1.5
+"""Cycles to copy an element to another place, of short rows too, and to store one of a vector that lie apart."""
 
 WORTH_REORDERING = 0.9
 """Another order of the axes must be this much faster than the order of the result."""

@@ -7,6 +7,7 @@ several.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,17 +15,19 @@ from typing import ClassVar
 from pullback.compiler.schedules.contraction import Pair, contraction_of
 from pullback.compiler.schedules.cost import (
     COPY_CYCLES,
+    CROSSING,
     OUTWEIGHING,
     REDUCED_VECTOR,
     SHORTEST_SUM,
     STAYING,
 )
+from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Kernel, Reduce
+from pullback.loops import Axis, Kernel, Reduce, turns_of
 from pullback.loops.nest import keep, nest_of, parallelise, split, strips_of
 
-__all__ = ["ReductionVectorised", "find_reduction_vectorised", "pays_along_sum"]
+__all__ = ["ReductionVectorised", "cycles_along_sum", "find_reduction_vectorised", "pays_along_sum"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,9 @@ class ReductionVectorised(NestSchedule):
 
     reduce: Reduce
     pair: Pair
+
+    def cycles(self, kernel: Kernel, target: Processor) -> float:
+        return cycles_along_sum(kernel, self.pair, lanes_of(kernel, target), target)
 
 
 def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> ReductionVectorised | None:
@@ -50,11 +56,31 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
     if not short and (full or not pays_along_sum(pair, kernel.axes, lanes, target)):
         return None
     nest = parallelise(nest_of(kernel), kernel.axes[0])
+    for axis, size in _tile(kernel, pair, target).items():
+        nest = keep(split(nest, axis, strips_of(axis.extent, size, even=True)), axis)
+    return ReductionVectorised(nest, reduce, pair)
+
+
+def _tile(kernel: Kernel, pair: Pair, target: Processor) -> dict[Axis, int]:
+    """How many turns of an axis of each operand a tile has, where there is one that chunks are not shares of."""
+    tile = dict[Axis, int]()
     for own, other, size in zip((pair.left, pair.right), (pair.right, pair.left), target.sum_tile):
         axes = [axis for axis in kernel.axes if axis in own.axes and axis not in other.axes]
         if axes and (axes[-1] is not kernel.axes[0] or len(kernel.axes) == 2):
-            nest = keep(split(nest, axes[-1], strips_of(axes[-1].extent, size, even=True)), axes[-1])
-    return ReductionVectorised(nest, reduce, pair)
+            tile[axes[-1]] = min(size, axes[-1].extent)
+    return tile
+
+
+def cycles_along_sum(kernel: Kernel, pair: Pair, lanes: int, target: Processor) -> float:
+    """Cycles of products added up along memory, what is read for them, and the sums of lanes; if it lies so."""
+    if not _lies_along_sum(pair):
+        return math.inf
+    *rest, along = pair.depth
+    tile = _tile(kernel, pair, target)
+    served = [math.prod(tile[axis] for axis in tile.keys() - load.axes) for load in (pair.left, pair.right)]
+    reads = sum(1 / products for products in served) * (1 + CROSSING)
+    one = max(1 / target.multiply_adds, reads / target.reads)
+    return turns_of(kernel.axes) * (turns_of(rest) * -(-along.extent // lanes) * one + REDUCED_VECTOR)
 
 
 def pays_along_sum(pair: Pair, axes: Sequence[Axis], lanes: int, target: Processor) -> bool:
