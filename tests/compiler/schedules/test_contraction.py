@@ -29,8 +29,9 @@ def test_a_sum_that_a_rare_case_alone_needs_is_no_product(rare):
     assert (find_contraction(kernel) is None) == rare
 
 
+@pytest.mark.parametrize("large", ["left", "right"])
 @pytest.mark.parametrize(("second_cache", "order"), [(1 << 20, "bijm"), (60_000, "bijm"), (40_000, "bjim")])
-def test_parts_of_a_right_operand_stay_in_the_second_cache(second_cache, order):
+def test_parts_of_an_operand_stay_in_the_second_cache(second_cache, order, large):
     """Of 25,600 bytes for each turn of the first axis, all rows use one part before the next, unless all stay there."""
     b, i, j, m, k = axes = [Axis(name, extent) for name, extent in zip("bijmk", (2, 3, 4, 12, 40))]
     over = Axis("r", 40)
@@ -39,7 +40,11 @@ def test_parts_of_a_right_operand_stay_in_the_second_cache(second_cache, order):
         shape = tuple(axis.extent for axis in along)
         return load_at(Buffer(name, FLOAT, shape), [*map(Affine.of, along)])
 
-    factors = load("x", (b, i, j, m, over)), load("w", (b, j, over, k))
+    if large == "right":
+        factors = load("x", (b, i, j, m, over)), load("w", (b, j, over, k))
+    else:
+        m = axes[3] = Axis("m", 40)
+        factors = load("x", (b, j, over, m)), load("w", (b, i, over, k))
     product = Reduce("add", (over,), Apply("multiply", factors, FLOAT), FLOAT)
     made = load("y", axes)
     kernel = Kernel(tuple(axes), (Store(made.buffer, made.offset, product),))

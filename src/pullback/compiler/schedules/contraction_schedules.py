@@ -13,7 +13,7 @@ from pullback.compiler.schedules.packing import Packing, choose_packing
 from pullback.compiler.schedules.schedule import NestSchedule, Schedule
 from pullback.compiler.schedules.tiles import Tile, choose_tile
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Kernel, turns_of
+from pullback.loops import Axis, Kernel, Load, turns_of
 from pullback.loops.nest import Nest, keep, nest_of, parallelise, reorder, split, strips_of, vectorise
 
 __all__ = ["ContractionSchedule", "PackedContraction", "TiledContraction", "schedule_contraction"]
@@ -92,7 +92,8 @@ def schedule_contraction(kernel: Kernel, lanes: int, target: Processor) -> Contr
 def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, target: Processor) -> Nest:
     """Loops over bands, rows and groups of columns of a tile; the columns may be outermost.
 
-    Of a right operand that the second cache does not hold a part at a time is used by all rows that it is the same for.
+    Of an operand that the second cache does not hold a part at a time is used by all rows that it is the same for; if
+    neither is held, of the right one.
     """
     columns, first = product.columns, product.rows[0]
     nest = parallelise(nest_of(kernel), first)
@@ -103,14 +104,15 @@ def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, target:
         nest = keep(split(nest, axis, strips), axis)
     rows = [axis for axis, _ in kept]
     outer = [axis for axis in product.rows if axis not in rows]
-    if _right_bytes(product, [first]) > STAYING * target.l2_bytes:
-        parts = {axis for pair in product.pairs for axis in (first, *pair.right.axes)}
-        outer.sort(key=lambda axis: axis not in parts)
-    order = [*outer, columns, *rows] if _by_columns(product, target) else [*outer, *rows, columns]
+    outer, inner = ([*outer, columns], rows) if _by_columns(product, target) else (outer, [*rows, columns])
+    for loads in ([pair.left for pair in product.pairs], [pair.right for pair in product.pairs]):
+        if _bytes_read(loads, [first]) > STAYING * target.l2_bytes:
+            parts = {axis for load in loads for axis in (first, *load.axes)}
+            outer.sort(key=lambda axis: axis not in parts)
     widths = [width * lanes for width in tile.columns[:-1]]
     widths.append(columns.extent - sum(widths))
     strips = tuple((length, len(list(equal))) for length, equal in itertools.groupby(widths))
-    return vectorise(split(reorder(nest, order), columns, strips), columns, lanes)
+    return vectorise(split(reorder(nest, [*outer, *inner]), columns, strips), columns, lanes)
 
 
 def _by_columns(product: Contraction, target: Processor) -> bool:
@@ -123,11 +125,9 @@ def _by_columns(product: Contraction, target: Processor) -> bool:
         axis for pair in product.pairs for axis in pair.depth
     }
     along = all(pair.left.offset.coefficient(pair.depth[-1]) == 1 for pair in product.pairs)
-    return along and _right_bytes(product, outer) > target.tile_bytes
+    return along and _bytes_read([pair.right for pair in product.pairs], outer) > target.tile_bytes
 
 
-def _right_bytes(product: Contraction, outer: Iterable[Axis]) -> int:
-    """What is read of right operands while the axes ``outer`` stand."""
-    return sum(
-        turns_of(pair.right.axes.difference(outer)) * pair.right.dtype.itemsize for pair in product.pairs
-    )
+def _bytes_read(loads: Iterable[Load], outer: Iterable[Axis]) -> int:
+    """What is read by ``loads`` while the axes ``outer`` stand."""
+    return sum(turns_of(load.axes.difference(outer)) * load.dtype.itemsize for load in loads)
