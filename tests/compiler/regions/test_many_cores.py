@@ -148,6 +148,17 @@ def test_few_rows_share_the_reading_of_a_large_matrix(function, rows, shapes):
     assert min(group.grain for group in groups if group.rows == rows) == 4
 
 
+@pytest.mark.parametrize(
+    ("units", "cores", "chunks"), [(128, 2, 8), (128, 4, 8), (1024, 2, 2), (1024, 4, 4), (1024, 16, 16)]
+)
+def test_a_matrix_that_no_near_cache_holds_is_read_by_a_chunk_for_each_thread(units, cores, chunks):
+    """Each chunk of the rows of a recurrent step reads all of it; a small one is there already."""
+    shapes = (20, 64, 96), (96, units), (units, units)
+    graph = pb.trace(recurrent, *(np.zeros(shape, np.float32) for shape in shapes)).graph
+    groups = [group for region in regions_of(graph, wide(cores)) for group in region.groups]
+    assert max(groups, key=lambda group: group.cycles * (group.rows == 64)).chunks == chunks
+
+
 def test_a_short_product_does_not_keep_rows_together():
     """Sixteen rows are one tile of it, and what is done with each of them beside it takes longer."""
 

@@ -27,6 +27,7 @@ from pullback.compiler.schedules.cost import (
     COMPARING,
     FEWEST_READING,
     MOST_CHUNKS,
+    READING,
     SHARED_BY,
     STAYING,
     UNEVEN_REGION,
@@ -153,9 +154,16 @@ def _tile_rows(job: Job) -> int:
 
 
 def wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
-    """Chunks that last long enough; of a scatter fewer, but so many that their rows stay in the cache."""
+    """Chunks that last long enough; of a scatter fewer, but so many that their rows stay in the cache.
+
+    Those that each read an operand that the nearer caches do not hold are as many as threads, or few times as many.
+    """
     target = schedules.target
     wanted = min(_most_chunks(group, target), int(group.cycles * trips / target.chunk_cycles))
+    read = sum(map(_read_by_all, group.jobs))
+    if read > STAYING * target.l2_bytes:
+        times = int(READING * group.cycles * target.bytes_per_cycle / read) // schedules.sharers
+        wanted = min(wanted, max(1, times) * schedules.sharers)
     scatters = [
         (job.schedule, schedules.lanes(job.kernel))
         for job in group.jobs

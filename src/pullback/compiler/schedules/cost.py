@@ -302,6 +302,9 @@ UNEVEN_REGION = 1.15
 FEWEST_READING = 4
 """Rows that share the reading of a large operand, at least: of fewer all threads wait for memory."""
 
+READING = 0.25
+"""Share of a chunk's time that reading what all chunks read, from beyond the nearer caches, may take."""
+
 WORTH_CUTTING = 0.8
 """Share of a region's time that chunks of less than a tile of rows may take: they do more in all."""
 
