@@ -82,6 +82,8 @@ def emit_stores(
 
 def write_stores(values: Values, stores: Sequence[Store]) -> None:
     """All values first, then all stores: a store must not disturb what another one of the same turn still reads."""
+    if len(stores) > 1:
+        values.emit_as_read([store.value for store in stores])
     for store in stores:
         values.emit(store.value)
     position = 0

@@ -247,18 +247,31 @@ class Values:
         return [self.splat(self.emit(expression)[0], expression.dtype)] * group.vectors
 
     def emit_side_by_side(self, roots: Sequence[Expression]) -> None:
-        """Emit vectors by how many operations they wait for: chains that do not need each other advance together.
-
-        What belongs to a loop inside is left to that.
-        """
+        """Emit vectors by how many operations they wait for: chains that do not need each other advance together."""
         depth: dict[Expression, int] = {}
         for expression in walk(*roots):
             depth[expression] = 1 + max((depth[operand] for operand in expression.operands), default=0)
-        inner = _taken_in(depth)
-        for expression in sorted(depth, key=depth.__getitem__):
-            inside = expression in inner or not expression.axes <= self.places.keys()
-            if self.is_vector(expression) and not inside:
-                self.emit(expression)
+        self._emit_vectors(sorted(depth, key=depth.__getitem__))
+
+    def emit_as_read(self, roots: Sequence[Expression]) -> None:
+        """Emit vectors by what they read last, where that is more than registers hold, so that it is read once."""
+        last: dict[Expression, int] = {}
+        reads = 0
+        for expression in walk(*roots):
+            own = 0
+            if isinstance(expression, Load) and self.is_vector(expression):
+                own, reads = expression.offset.constant, reads + 1
+            last[expression] = max((last[operand] for operand in expression.operands), default=own)
+        if reads > self.target.vector_registers:
+            self._emit_vectors(sorted(last, key=last.__getitem__))
+
+    def _emit_vectors(self, parts: Collection[Expression]) -> None:
+        """Emit those of ``parts`` that are vectors here, in order; what belongs to a loop inside is left to that."""
+        inner = _taken_in(parts)
+        for part in parts:
+            inside = part in inner or not part.axes <= self.places.keys()
+            if self.is_vector(part) and not inside:
+                self.emit(part)
 
     def emit_in_order(self, root: Expression) -> str:
         """The scalar that ``root`` is, its operands before it: a chain may have more links than Python has calls."""

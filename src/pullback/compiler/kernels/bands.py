@@ -8,13 +8,13 @@ begin anywhere cost two reads. Rows of the result that lie beside each other see
     for j<96, k<14, l<28:    y[j, 2*k, l]     = x[j, 2*k, l] * w[j, 0, 0] + x[j, 2*k, l + 1] * w[j, 0, 1] + …
                              y[j, 2*k + 1, l] = x[j, 2*k + 1, l] * w[j, 0, 0] + …
 
-There are as many terms as registers can hold of what several rows read.
+Where registers cannot hold all that several rows read, the rows are computed in the order of what they read.
 """
 
 from __future__ import annotations
 
 from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.schedules.cost import BANDED_TERMS, LEAST_BANDED, MOST_BANDS
+from pullback.compiler.schedules.cost import LEAST_BANDED, MOST_BANDS, MOST_UNROLLED_FUNCTIONS
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.loops import Affine, Axis, Kernel, Load, Reduce, turns_of, walk
 from pullback.loops.chains import chained
@@ -29,8 +29,7 @@ def in_bands(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
     reduce = kernel.only_reduction
     if lane is None or reduce is None or not reduce.adds_floats or turns_of(kernel.axes) < LEAST_BANDED:
         return [kernel]
-    terms = int(BANDED_TERMS * schedules.target.vector_registers)
-    bands = min(MOST_BANDS, terms // turns_of(reduce.over))
+    bands = min(MOST_BANDS, MOST_UNROLLED_FUNCTIONS // turns_of(reduce.over))
     rows = next((axis for axis in kernel.axes[1:] if _share(axis, lane, reduce)), None)
     return [kernel] if rows is None or bands < 2 else _banded(kernel, reduce, rows, bands)
 

@@ -458,8 +458,8 @@ MASKED_ZEROS = 0.5
 BRANCH_CYCLES = 1.0
 """Cycles of a branch that goes as expected."""
 
-LEAST_BANDED, BANDED_TERMS, MOST_BANDS = 256, 1.75, 4
-"""Results from which on rows of a sum over windows are written out, for each register how many terms, how many rows."""
+LEAST_BANDED, MOST_BANDS = 256, 4
+"""Results from which on rows of a sum over windows are written out, and how many rows together."""
 
 MOST_TAPS = 32
 """Summed elements written out at once: with more of them, outer axes of the sum become loops."""
