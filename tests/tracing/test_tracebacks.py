@@ -111,3 +111,47 @@ def test_a_trainer_shows_the_model(capsys):
         trainer.fit((np.ones((4, 2)), np.ones((4, 1))), 1)
     shown = traceback.extract_tb(caught.value.__traceback__)
     assert shown[-1].name == "__call__" and len(shown) <= 4
+
+
+def of_layer(x):
+    return nn.Dense(3, 2)(x).sum()
+
+
+def of_loss(x):
+    return nn.softmax_cross_entropy(x, np.zeros(4, int))
+
+
+def of_setting(x):
+    return nn.squared_error(x, x, reduction="average")
+
+
+@pytest.mark.parametrize("call", [pb.jit, pb.grad, lambda f: pb.jit(pb.vmap(pb.grad(f)))])
+@pytest.mark.parametrize("function", [of_layer, of_loss, of_setting])
+def test_errors_of_layers_and_losses_have_the_users_line(function, call):
+    with pytest.raises(ValueError) as caught:
+        call(function)(np.ones((5, 5, 2)))
+    source = f"(at {__file__}:{function.__code__.co_firstlineno + 1} in {function.__name__})"
+    assert str(caught.value).count(source) == 1 and str(caught.value).endswith(source)
+
+
+def test_a_line_is_said_once():
+    with pytest.raises(ShapeError) as caught:
+        pb.jit(calls_itself)(W, X)
+    assert str(caught.value).count(" in layer") == 1
+
+
+def test_what_a_dataclass_makes_is_no_line_of_the_users():
+    trainer = pb.Trainer(nn.Dense(3, 1), nn.squared_error, optim.SGD(0.1))
+    with pytest.raises(PullbackError, match="labels") as caught:
+        trainer.fit((np.ones((4, 3)), np.ones(3)), 1)
+    assert "<string>" not in str(caught.value)
+    assert "<string>" not in files(caught.value.__traceback__)
+
+
+def test_errors_of_the_users_own_stay_as_they_are():
+    def wrong(x):
+        raise ValueError("[mine] is wrong")
+
+    with pytest.raises(ValueError) as caught:
+        pb.jit(wrong)(1.0)
+    assert str(caught.value) == "[mine] is wrong"

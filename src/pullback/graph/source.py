@@ -19,6 +19,7 @@ __all__ = [
     "called_function",
     "current_source",
     "is_librarys",
+    "is_made",
     "is_users",
     "known_line",
     "source_of_operation",
@@ -82,6 +83,11 @@ def is_users(file: str) -> bool:
     return not file.startswith((_LIBRARY, _NUMPY, _SCIPY))
 
 
+def is_made(code: CodeType) -> bool:
+    """Whether Python has made ``code``, which nobody wrote: a dataclass's ``__init__``."""
+    return code.co_filename == "<string>" and code.co_name == "__init__"
+
+
 def user_frame(frame: FrameType | None) -> Source | None:
     """Where the innermost frame outside this library is, from ``frame`` on outwards."""
     while frame is not None:
@@ -90,7 +96,7 @@ def user_frame(frame: FrameType | None) -> Source | None:
             known = _known.get((id(code), frame.f_lasti))
             if known is not None:
                 return known[0]
-            if code.co_filename != "<string>" or code.co_name != "__init__":  # a dataclass's
+            if not is_made(code):
                 return _remembered(code, frame)
         frame = frame.f_back
     return None

@@ -3,7 +3,7 @@
 At the outermost call of a transformation or a compiled function the traceback of an error is cut to the user's frames
 and one of that call. The whole one stays reachable as the error's ``full_traceback``. Frames below the last one of the
 user are taken out of the library's own errors only, which name the line and the repair; in any other error they may
-be what is wrong.
+be what is wrong. Messages of layers, losses and others that do not know the user's line are given it there.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import re
 import traceback
 from collections.abc import Callable
 from functools import wraps
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from pullback.errors import PullbackError, TracingError
-from pullback.graph.source import is_users
+from pullback.graph.source import Source, is_librarys, is_made, is_users
 from pullback.tracing.trace import traces_under_way
 
 __all__ = ["cut_to_users", "shows_users_frames", "without_numpys"]
@@ -24,6 +24,8 @@ __all__ = ["cut_to_users", "shows_users_frames", "without_numpys"]
 P = ParamSpec("P")
 R = TypeVar("R")
 _TRACED_SHAPE = re.compile(r"expected a sequence of integers or a single integer, got '\w+\(\w+: (.*)\)'")
+_LINE = re.compile(r"\bat .+:\d+ in \S")
+"""A user's line in a message."""
 
 
 def shows_users_frames(function: Callable[P, R], like: Callable[..., Any] | None = None) -> Callable[P, R]:
@@ -79,7 +81,10 @@ def without_numpys(error: Exception) -> Exception:
 
 
 def cut_to_users(error: Exception) -> None:
-    """Take the frames of the library out of the error's traceback, unless a trace is under way."""
+    """Take the frames of the library out of the error's traceback, unless a trace is under way.
+
+    An error of the library's own that names no line is given that of the user's last frame.
+    """
     whole = error.__traceback__
     if traces_under_way() or whole is None:
         return
@@ -90,8 +95,12 @@ def cut_to_users(error: Exception) -> None:
     while entry is not None:
         entries.append(entry)
         entry = entry.tb_next
-    users = [place for place, each in enumerate(entries) if is_users(each.tb_frame.f_code.co_filename)]
+    codes = [each.tb_frame.f_code for each in entries]
+    users = [place for place, code in enumerate(codes) if is_users(code.co_filename) and not is_made(code)]
     last = users[-1] if users else -1
+    if users and _lacks_line(error, codes[-1]):
+        source = Source(codes[last].co_filename, entries[last].tb_lineno, codes[last].co_name)
+        error.args = (f"{error} (at {source})",)
     kept = [entries[place] for place in users]
     if not isinstance(error, PullbackError):
         kept += entries[last + 1 :]
@@ -99,3 +108,11 @@ def cut_to_users(error: Exception) -> None:
     for each in reversed(kept):
         trace = TracebackType(trace, each.tb_frame, each.tb_lasti, each.tb_lineno)
     error.__traceback__ = trace
+
+
+def _lacks_line(error: Exception, raised_in: CodeType) -> bool:
+    """Whether an error is this library's, also one of Python's classes with its ``[name]`` in front, without a line."""
+    if not is_librarys(raised_in.co_filename) or len(error.args) != 1:
+        return False
+    message = str(error)
+    return (isinstance(error, PullbackError) or message.startswith("[")) and not _LINE.search(message)
