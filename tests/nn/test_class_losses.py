@@ -104,6 +104,16 @@ def test_smoothed_class_numbers_are_smoothed_probabilities():
     assert nn.softmax_cross_entropy(z, labels, label_smoothing=0.2) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_losses_have_the_dtype_of_the_logits(name, options):
+    z = SCORES.astype(np.float32)
+
+    def losses(z):
+        return getattr(nn, name)(z, LABELS, axis=1, ignore_index=-100, weight=WEIGHT, **options)
+
+    assert losses(z).dtype == pb.jit(losses)(z).dtype == np.float32
+
+
 def test_what_is_left_out_by_a_mask_and_by_a_label():
     kept = np.not_equal(LABELS, LABELS[1, 0, 0])
     options = {"axis": 1, "ignore_index": -100, "weight": WEIGHT}

@@ -78,7 +78,9 @@ def softmax_cross_entropy(
     logits, axis = places.scores, places.axis
     if label_smoothing:
         even = label_smoothing / logits.shape[axis]
-        share = choose(places.chosen, 1 - label_smoothing + even, even)
+        # In the logits' dtype: of two numbers alone the choice would be float64.
+        own, other = (np.asarray(share, logits.dtype) for share in (1 - label_smoothing + even, even))
+        share = choose(places.chosen, own, other)
         share = share if places.weight is None else share * places.weight
         losses = -sum_(share * log_softmax(logits, axis), axis=axis)
     else:
