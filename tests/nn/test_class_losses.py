@@ -201,6 +201,9 @@ def test_only_the_ignored_label_may_be_no_class(compiled):
             "broadcast",
         ),
         (lambda: nn.nll(LABELS, LABELS, axis=1), DTypeError, "Give floats"),
+        (lambda: nn.nll(SCORES, LABELS * 1.0, axis=1), DTypeError, r"\[nll\] labels of dtype float64"),
+        (lambda: nn.softmax_cross_entropy(SCORES[0, :, 0].T, [*"abcd"]), DTypeError, "labels of dtype <U1"),
+        (lambda: nn.multi_margin(SCORES, LABELS > 2, axis=1), DTypeError, r"labels of dtype bool.*astype"),
         (lambda: nn.softmax_focal(SCORES, LABELS, axis=1, gamma=-1), ValueError, "gamma is -1"),
         (
             lambda: nn.kl_divergence(SCORES, SHARES, axis=1, reduction="batchmean"),

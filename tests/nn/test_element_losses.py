@@ -156,6 +156,14 @@ def test_slopes_of_distances():
         (lambda: nn.gaussian_nll(Y, T, np.ones(4)), ShapeError, r"variances of shape \(4,\)"),
         (lambda: nn.gaussian_nll(Y, T, SHARES, epsilon=0), ValueError, r"epsilon is 0"),
         (lambda: nn.poisson_nll(SIGNS, SIGNS), DTypeError, r"\[poisson_nll\] outputs of dtype"),
+        # Of unsigned integers differences would wrap, and of bools there are none.
+        (
+            lambda: nn.squared_error(np.uint8([3]), np.uint8([200])),
+            DTypeError,
+            r"\[squared_error\] outputs of",
+        ),
+        (lambda: nn.absolute_error(COUNTS > 1, COUNTS > 1), DTypeError, "outputs of dtype bool. Give floats"),
+        (lambda: nn.binary_cross_entropy(SIGNS, SIGNS), DTypeError, "logits of dtype int64"),
         (lambda: nn.cosine_similarity(Y, T, epsilon=0), ValueError, "epsilon is 0"),
         (lambda: nn.cosine_embedding(Y, T, SIGNS), ShapeError, r"\[cosine_embedding\] labels"),
         (lambda: nn.margin_ranking(Y, T, SIGNS[0]), ShapeError, r"\[margin_ranking\] labels"),

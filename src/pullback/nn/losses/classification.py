@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.errors import ShapeError
+from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.nn.losses.common import (
     as_array,
@@ -278,6 +278,10 @@ def _places(
         raise ShapeError(
             f"[{name}] labels of shape {labels.shape} and dtype {labels.dtype} where {shape} is needed. Give the "
             f"number of each class, labels.argmax({axis}), or, to softmax_cross_entropy, probabilities as floats."
+        )
+    if labels.dtype.kind not in "iu":
+        raise DTypeError(
+            f"[{name}] labels of dtype {labels.dtype}. Give numbers of classes as integers, labels.astype(np.int64)."
         )
     check_shapes(name, "labels", labels.shape, shape)
     mask = counted(name, where, shape)

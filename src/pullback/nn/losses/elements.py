@@ -284,7 +284,6 @@ def poisson_nll(
     name = "poisson_nll"
     not_negative(name, "epsilon", epsilon)
     outputs, targets, mask = _pair(name, outputs, targets, where)
-    check_floats(name, outputs, "outputs")
     targets = astype(targets, outputs.dtype)
     losses = exp(outputs) - targets * outputs if log_input else outputs - targets * log(outputs + epsilon)
     if full:
@@ -320,24 +319,23 @@ def gaussian_nll(
     if not epsilon > 0:
         raise ValueError(f"[{name}] epsilon is {epsilon}. Give a positive number.")
     outputs, targets, mask = _pair(name, outputs, targets, where)
-    check_floats(name, outputs, "outputs")
     variances = visible(mask, _broadcasting(name, "variances", variances, outputs), 1)
     variances = variances + stop_gradient(maximum(variances, epsilon) - variances)
     losses = 0.5 * (log(variances) + square(outputs - targets) / variances)
     return reduced(name, losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction, mask)
 
 
-def _pair(name: str, outputs: Any, targets: Any, where: Any) -> tuple[Any, Any, Any]:
-    """Outputs and targets of one shape, zero where they do not count, and the mask of what does."""
+def _pair(name: str, outputs: Any, targets: Any, where: Any, what: str = "outputs") -> tuple[Any, Any, Any]:
+    """Outputs, which are floats, and targets of one shape, zero where they do not count, and the mask of what does."""
     outputs, targets = as_array(outputs), as_array(targets)
+    check_floats(name, outputs, what)
     check_shapes(name, "targets", targets.shape, outputs.shape)
     mask = counted(name, where, outputs.shape)
     return visible(mask, outputs), visible(mask, targets), mask
 
 
 def _logits_and_targets(name: str, logits: Any, targets: Any, where: Any) -> tuple[Any, Any, Any]:
-    logits, targets, mask = _pair(name, logits, targets, where)
-    check_floats(name, logits)
+    logits, targets, mask = _pair(name, logits, targets, where, "logits")
     return logits, astype(targets, logits.dtype), mask
 
 
