@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pullback import buffer, jit, nn, optim
-from pullback.errors import SettingError, TreeError
+from pullback.errors import SettingError, ShapeError, TreeError
 from pullback.tracing import flatten, map_tree
 
 random = np.random.default_rng(5)
@@ -342,3 +342,16 @@ def test_arguments_of_an_update_in_another_order():
     weights = {"w": np.ones(2)}
     with pytest.raises(TreeError, match="gradients, state and parameters go together, in this order"):
         optim.SGD(0.1).update(weights, weights, ())
+
+
+@pytest.mark.parametrize("optimiser", [optim.SGD(0.1), optim.Adam(), optim.NAdam(), optim.Adagrad(falling)])
+def test_gradients_have_the_shapes_of_their_parameters(optimiser):
+    state = optimiser.init(WEIGHTS)
+    of_examples = map_tree(
+        lambda g: np.stack([g, g, g]), GRADIENTS[0]
+    )  # they would be repeated along an axis
+    for update in (optimiser.update, jit(optimiser.update)):
+        with pytest.raises(
+            ShapeError, match=r"\] the gradient of b has shape \(3, 2\), and the parameter \(2,\)"
+        ):
+            update(of_examples, state, WEIGHTS)

@@ -11,6 +11,7 @@ from pullback.numpy import maximum, sqrt, square
 from pullback.optim.optimiser import (
     LearningRate,
     check_below_one,
+    check_gradients,
     check_not_negative,
     check_state,
     decayed,
@@ -79,6 +80,7 @@ class Adam:
     def update(self, gradients: Any, state: AdamState, parameters: Any) -> tuple[Any, AdamState]:
         """The parameters and the state after a step."""
         check_state(type(self).__name__, state, AdamState)
+        check_gradients(type(self).__name__, gradients, parameters)
         step = state.step + 1.0
         # In float64: 1 - beta2**t is a difference of nearly equal numbers in the first steps. Both
         # corrections are factors of the whole step, so that an element costs one root and one division.

@@ -11,6 +11,7 @@ from pullback.numpy import sqrt, square
 from pullback.optim.optimiser import (
     LearningRate,
     check_below_one,
+    check_gradients,
     check_not_negative,
     check_state,
     decayed,
@@ -75,6 +76,7 @@ class NAdam:
     def update(self, gradients: Any, state: NAdamState, parameters: Any) -> tuple[Any, NAdamState]:
         """The parameters and the state after a step."""
         check_state("NAdam", state, NAdamState)
+        check_gradients("NAdam", gradients, parameters)
         gradients = decayed(gradients, parameters, self.weight_decay)
         step = state.step + 1.0
         momentum, following = self._momentum(step), self._momentum(step + 1.0)

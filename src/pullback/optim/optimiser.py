@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from pullback.errors import DTypeError, SettingError, TreeError
+from pullback.errors import DTypeError, SettingError, ShapeError, TreeError
 from pullback.graph import is_float, is_half
 from pullback.numpy import abs as abs_
 from pullback.numpy import astype, where
@@ -20,6 +20,7 @@ __all__ = [
     "LineSearch",
     "Optimiser",
     "check_below_one",
+    "check_gradients",
     "check_inner",
     "check_not_negative",
     "check_number",
@@ -98,6 +99,7 @@ class Counting:
 
     def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
         """The parameters and the state after a step."""
+        check_gradients(type(self).__name__, gradients, parameters)
         if not callable(self.learning_rate):
             return self._step(self.learning_rate, gradients, state, parameters)
         step, inner = state
@@ -258,6 +260,26 @@ def check_state(optimiser: str, state: Any, kind: type) -> None:
             f"[{optimiser}] the state is a {type(state).__name__}. Begin with state = optimiser.init(parameters), and "
             "call parameters, state = optimiser.update(gradients, state, parameters)."
         )
+
+
+def check_gradients(optimiser: str, gradients: Any, parameters: Any) -> None:
+    """Raise ``ShapeError`` for a gradient of another shape than its parameter, which would be repeated along axes.
+
+    >>> check_gradients("SGD", {"w": np.ones((5, 2))}, {"w": np.ones(2)})
+    Traceback (most recent call last):
+    pullback.errors.ShapeError: [SGD] the gradient of w has shape (5, 2), and the parameter (2,). Give one gradient ...
+    """
+    leaves, structure = flatten(parameters)
+    found, form = flatten(gradients)
+    if form.paths != structure.paths:  # what goes through both trees says how they differ
+        return
+    for path, leaf, gradient, trained in zip(structure.paths, leaves, found, structure.trained):
+        if trained and is_parameter(leaf) and np.shape(gradient) != np.shape(leaf):
+            raise ShapeError(
+                f"[{optimiser}] the gradient of {path or 'the parameter'} has shape {tuple(np.shape(gradient))}, and "
+                f"the parameter {tuple(np.shape(leaf))}. Give one gradient for each parameter: that of the mean over a "
+                "batch, say, or the mean of the gradients of its examples."
+            )
 
 
 def check_inner(wrapper: str, optimiser: Any) -> None:
