@@ -68,6 +68,7 @@ def test_area_under_curve_is_that_of_scikit_learn():
     expected = reference.roc_auc_score(targets, scores)
     assert metrics.area_under_curve(scores, targets) == pytest.approx(expected, rel=1e-14)
     assert np.isnan(metrics.area_under_curve(scores, np.ones(300)))
+    assert np.isnan(metrics.area_under_curve(np.where(np.arange(300) == 7, np.nan, scores), targets))
 
 
 def test_whole_data_sets_that_do_not_fit():

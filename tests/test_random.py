@@ -172,6 +172,8 @@ def test_positions_have_64_bits(loop_value):
         (lambda: random.key(2**64), ValueError),
         (lambda: random.key(1.5), TypeError),
         (lambda: random.bits(np.zeros(3, np.uint32)), ShapeError),
+        (lambda: random.normal(KEY, (2, -1)), ShapeError),
+        (lambda: random.uniform(KEY, -1), ShapeError),
         (lambda: random.bits(np.zeros(2, np.int64)), DTypeError),
         (lambda: random.bits(5), DTypeError),
         (lambda: random.bernoulli(5, 1.0), DTypeError),

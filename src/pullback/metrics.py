@@ -198,7 +198,7 @@ def area_under_curve(scores: Array, targets: Array) -> float:
     """The area under the receiver operating characteristic: how often a positive example scores above a negative.
 
     Ties count half. ``scores`` and ``targets`` have one shape; positive is a target above one half. NaN where
-    all targets are alike.
+    all targets are alike, and where a score is NaN.
 
     Raises ``ShapeError`` for two shapes.
 
@@ -216,7 +216,7 @@ def area_under_curve(scores: Array, targets: Array) -> float:
         )
     positive = targets.reshape(-1) > 0.5
     above, below = int(positive.sum()), int((~positive).sum())
-    if not above or not below:
+    if not above or not below or np.isnan(scores).any():
         return float("nan")
     # Equal scores share the mean of their places in the order, counted from 1.
     _, which, times = np.unique(scores.reshape(-1), return_inverse=True, return_counts=True)

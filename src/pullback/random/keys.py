@@ -207,7 +207,10 @@ def _words_of(name: str, key: Any) -> tuple[Any, Any]:
 
 
 def _shape(shape: Shape) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else extents("random", shape)
+    shape = (shape,) if isinstance(shape, int) else extents("random", shape)
+    if any(extent < 0 for extent in shape):
+        raise ShapeError(f"[random] shape {shape}. Give extents of at least 0.")
+    return shape
 
 
 def float_kind(name: str, dtype: DTypeLike) -> np.dtype:
