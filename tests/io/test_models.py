@@ -62,6 +62,10 @@ def test_a_truncated_file(tmp_path):
 
 
 def test_what_cannot_be_saved(tmp_path):
+    with pytest.raises(
+        TreeError, match=r"\[save\] the tree is 'model'.* comes second: save\(model, 'model'\)"
+    ):
+        save("model", model())
     with pytest.raises(TreeError, match="no arrays"):
         save(nn.Chain(np.tanh), tmp_path / "model.safetensors")
     with pytest.raises(TreeError, match=r"named 'a\.b'"):

@@ -52,9 +52,22 @@ def test_an_initialiser_leaves_the_bias_at_zero():
         (lambda: nn.Dense(3, 2, initialiser=lambda shape, random: np.ones(3)), ShapeError),
         (lambda: nn.Dense(3, 2)(np.ones((4, 2), np.float32)), ShapeError),
         (lambda: nn.Dense(3, 2)(np.float32(1)), ShapeError),
+        (lambda: nn.Dense(3, 2)([[1.0, 2.0, 3.0]]), DTypeError),
+        (lambda: jit(nn.Dense(3, 2))([[1.0, 2.0, 3.0]]), DTypeError),
+        (lambda: nn.Dense(3, 2, initialiser="zeros"), SettingError),
         (lambda: nn.Chain(nn.Dense(3, 2), 7), TypeError),
     ],
-    ids=["no inputs", "integers", "initialiser's shape", "input's shape", "scalar", "not callable"],
+    ids=[
+        "no inputs",
+        "integers",
+        "initialiser's shape",
+        "input's shape",
+        "scalar",
+        "list",
+        "traced list",
+        "name",
+        "not callable",
+    ],
 )
 def test_what_does_not_fit(make, error):
     with pytest.raises(error, match=r"\[(Dense|Chain)"):

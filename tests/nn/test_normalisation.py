@@ -280,6 +280,8 @@ def trained(layer, x):
         (lambda: nn.BatchNorm(3, channels="second"), ValueError),
         (lambda: nn.BatchNorm(0), ShapeError),
         (lambda: nn.BatchNorm(3, dtype=np.int32), DTypeError),
+        (lambda: nn.BatchNorm(3)([[1.0, 2.0, 3.0]]), DTypeError),
+        (lambda: nn.LayerNorm(3)([1.0, 2.0, 3.0]), DTypeError),
         (lambda: nn.LayerNorm(3)(np.ones((3, 4))), ShapeError),
         (lambda: nn.LayerNorm((2, 3))(np.ones(3)), ShapeError),
         (lambda: nn.LayerNorm(3, epsilon=-1), ValueError),

@@ -99,6 +99,8 @@ def test_metrics_and_their_names(given, names):
         ({"validation_error": error}, "'validation_error', as another figure"),
         ({"accuracy": "acc"}, "no metric is named 'acc'"),
         ({"accuracy": 3}, "a metric is 3, a int"),
+        (metrics.top_k_accuracy, r"a metric is top_k_accuracy\(k.* cannot be called with outputs and labels"),
+        ({"mean": lambda y: y.mean()}, "cannot be called with outputs and labels"),
         (3, "metrics is 3, a int"),
     ],
 )

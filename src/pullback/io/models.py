@@ -35,6 +35,10 @@ def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | 
     >>> (again[0].weight == model[0].weight).all()
     np.True_
     """
+    if isinstance(tree, (str, os.PathLike)):
+        raise TreeError(
+            f"[save] the tree is {tree!r}. The file's name comes second: save(model, {os.fspath(tree)!r})."
+        )
     save_tensors(path, _named(tree), metadata)
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "Reshape",
     "Seed",
     "check_activation",
+    "check_array",
     "check_features",
     "drawn",
     "flatten",
@@ -210,6 +211,11 @@ def drawn(
         raise ShapeError(f"[{layer}] a parameter of shape {shape}. Give sizes of at least 1.")
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise DTypeError(f"[{layer}] parameters of dtype {np.dtype(dtype)}. Use float32 or float64.")
+    if not callable(initialiser) or isinstance(initialiser, type):
+        raise SettingError(
+            f"[{layer}] initialiser is {initialiser!r:.60}, a {type(initialiser).__name__}. Give a function of a shape "
+            "and a generator, such as nn.initialisers.glorot_uniform."
+        )
     values = np.asarray(initialiser(shape, random))
     if values.shape != shape:
         raise ShapeError(
@@ -236,8 +242,22 @@ def check_activation(layer: str, activation: Any) -> None:
         )
 
 
+def check_array(layer: Module, x: Any) -> None:
+    """Raise ``DTypeError`` unless ``x`` is an array or traced.
+
+    >>> check_array(Dense(2, 1), [[1.0, 2.0]])
+    Traceback (most recent call last):
+    pullback.errors.DTypeError: [Dense(2 → 1)] the input is a list. Give an array, such as np.array(x, np.float32).
+    """
+    if not hasattr(x, "ndim"):
+        raise DTypeError(
+            f"[{layer.describe()}] the input is a {type(x).__name__}. Give an array, such as np.array(x, np.float32)."
+        )
+
+
 def check_features(layer: Module, x: Any, features: int) -> None:
-    """Raise ``ShapeError`` unless the last axis of ``x`` is what ``layer`` was made for."""
+    """Raise ``ShapeError`` unless the last axis of ``x``, an array, is what ``layer`` was made for."""
+    check_array(layer, x)
     if x.ndim == 0 or x.shape[-1] != features:
         raise ShapeError(
             f"[{layer.describe()}] the input has shape {tuple(x.shape)}; its last axis must have {features} "

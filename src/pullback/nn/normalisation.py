@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import dtype_kind, float_limits
 from pullback.nn.initialisers import ones, zeros
-from pullback.nn.layers import drawn, sizes
+from pullback.nn.layers import check_array, drawn, sizes
 from pullback.nn.module import Module
 from pullback.nn.training import Training, current_training
 from pullback.numpy import astype, mean, sqrt, square, standardise, var
@@ -377,6 +377,7 @@ def _check_channels(layer: str, channels: str) -> None:
 
 def _last_axes(layer: LayerNorm | RMSNorm, x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The last axes of ``x``; raises ``ShapeError`` unless their extents are ``shape``."""
+    check_array(layer, x)
     rank = len(shape)
     if x.ndim < rank or tuple(x.shape[x.ndim - rank :]) != shape:
         raise ShapeError(
@@ -388,6 +389,7 @@ def _last_axes(layer: LayerNorm | RMSNorm, x: Any, shape: tuple[int, ...]) -> tu
 
 def _feature_axis(layer: Module, x: Any, channels: str, features: int) -> int:
     """The axis of the features; raises ``ShapeError`` unless ``x`` has as many as the layer was made for."""
+    check_array(layer, x)
     axis = 1 if channels == "first" else x.ndim - 1
     if x.ndim < 2 or x.shape[axis] != features:
         place = "axis 1" if channels == "first" else "the last axis"

@@ -185,6 +185,12 @@ def as_metrics(metrics: Metrics) -> dict[str, Metric | EpochMetric]:
             raise _wrong(
                 "a metric", function, "Give a name or a function.", "a function of outputs and labels"
             )
+        if _takes(function, 2) is False:
+            known = f"{getattr(function, '__name__', type(function).__name__)}{inspect.signature(function)}"
+            raise SettingError(
+                f"[Trainer] a metric is {known}, which cannot be called with outputs and labels. Put what else it "
+                "needs in: top_k_accuracy(3), functools.partial or a lambda."
+            )
         name = own if own is not None else metric if isinstance(metric, str) else _name(function, len(named))
         if name in named:
             raise ValueError(
