@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["Addresses", "InputAt", "OutputAt", "Routine", "Scalar", "Words", "number"]
+__all__ = ["InputAt", "OutputAt", "Routine", "Scalar", "number"]
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,6 @@ class Scalar:
     by_value: bool = False
 
 
-@dataclass(frozen=True)
-class Addresses:
-    """The address of a table of the addresses of these."""
-
-    parts: tuple[InputAt | OutputAt | Scalar, ...]
-
-
-@dataclass(frozen=True)
-class Words:
-    """The address of a table of integers of 64 bits."""
-
-    values: tuple[int, ...]
-
-
 def number(value: int) -> Scalar:
     """An integer of 64 bits, given itself.
 
@@ -82,7 +68,7 @@ class Routine:
     name: str
     address: int | None = field(compare=False)
     """Of this process; what else is said here is part of the code. ``None`` of what the compiler writes itself."""
-    arguments: tuple[InputAt | OutputAt | Scalar | Addresses | Words, ...]
+    arguments: tuple[InputAt | OutputAt | Scalar, ...]
     count: int = 1
     workspace: int = 0
     """Bytes of memory that the routine writes to while it runs: a result more, behind the operator's own."""

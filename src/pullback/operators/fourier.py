@@ -1,4 +1,4 @@
-r"""Discrete Fourier transforms; in compiled programs their own (``stockham.py``), or pocketfft as NumPy brings it.
+r"""Discrete Fourier transforms; compiled programs have their own (``stockham.py``).
 
 .. math:: y_k = s \sum_j x_j e^{\mp 2\pi i jk / n}
 
@@ -36,7 +36,6 @@ from pullback.graph import (
 from pullback.operators.batching import batch_first
 from pullback.operators.complex_numbers import complex_of, conjugate, imag, real
 from pullback.operators.elementwise import repair_of
-from pullback.operators.pocketfft import transform
 from pullback.operators.stockham import written_transform
 from pullback.operators.varying import beside
 
@@ -91,9 +90,9 @@ def _complex(*shape: int) -> tuple[Sample, ...]:
     return (Sample(shape, kind="complex"),)
 
 
-def _fft_routine(x: Type, axis: int, inverse: bool, norm: str) -> Routine | None:
+def _fft_routine(x: Type, axis: int, inverse: bool, norm: str) -> Routine:
     name, factor = "ifft" if inverse else "fft", _factor(x.shape[axis], norm, inverse)
-    return written_transform(name, x, x, axis, factor) or transform(name, x, x, axis, factor, not inverse)
+    return written_transform(name, x, x, axis, factor)
 
 
 fft: Operator = Operator(
@@ -117,6 +116,10 @@ fft: Operator = Operator(
             ((2, 30), 1, True, "ortho"),
             ((2, 9, 3), 1, False, "backward"),
             ((10, 5), 0, True, "backward"),
+            ((7, 9), 0, False, "ortho"),
+            ((2, 22), 1, False, "backward"),
+            ((37,), 0, True, "backward"),
+            ((37, 2), 0, False, "forward"),
         )
     ),
     routine=_fft_routine,
@@ -149,11 +152,10 @@ def _rfft_reference(x: np.ndarray, axis: int, norm: str) -> np.ndarray:
     return np.asarray(_transforms.rfft(x, axis=axis, norm=norm), _complex_of(x.dtype))
 
 
-def _rfft_routine(x: Type, axis: int, norm: str) -> Routine | None:
+def _rfft_routine(x: Type, axis: int, norm: str) -> Routine:
     n = x.shape[axis]
-    name = "rfft_n_odd" if n % 2 else "rfft_n_even"
     y, factor = _rfft_type(x, axis, norm), _factor(n, norm, False)
-    return written_transform("rfft", x, y, axis, factor) or transform(name, x, y, axis, factor)
+    return written_transform("rfft", x, y, axis, factor)
 
 
 def _rfft_pullback(node: Operation, g: Node) -> list[Node | None]:
@@ -182,6 +184,9 @@ rfft: Operator = Operator(
             ((16,), 0, "ortho"),
             ((2, 50), 1, "backward"),
             ((36,), 0, "forward"),
+            ((8, 3), 0, "backward"),
+            ((37, 2), 0, "ortho"),
+            ((2, 74), 1, "backward"),
         )
     ),
     routine=_rfft_routine,
@@ -204,9 +209,9 @@ def _irfft_reference(y: np.ndarray, axis: int, n: int, norm: str) -> np.ndarray:
     return np.asarray(_transforms.irfft(y, n, axis=axis, norm=norm), part_dtype(y.dtype))
 
 
-def _irfft_routine(y: Type, axis: int, n: int, norm: str) -> Routine | None:
+def _irfft_routine(y: Type, axis: int, n: int, norm: str) -> Routine:
     x, factor = _irfft_type(y, axis, n, norm), _factor(n, norm, True)
-    return written_transform("irfft", y, x, axis, factor) or transform("irfft", y, x, axis, factor)
+    return written_transform("irfft", y, x, axis, factor)
 
 
 def _irfft_pullback(node: Operation, g: Node) -> list[Node | None]:
@@ -234,6 +239,9 @@ irfft: Operator = Operator(
             ((9,), 0, 16, "ortho"),
             ((2, 26), 1, 50, "backward"),
             ((19,), 0, 36, "forward"),
+            ((5, 3), 0, 8, "backward"),
+            ((19, 2), 0, 37, "ortho"),
+            ((2, 38), 1, 74, "backward"),
         )
     ),
     routine=_irfft_routine,

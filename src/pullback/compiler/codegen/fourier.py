@@ -1,48 +1,50 @@
 """Fourier transforms: the routines of ``operators/stockham.py``, which says what a pass computes.
 
 Real and imaginary parts lie in turns, and stay so in registers: a product with ``i`` exchanges the two of each pair.
-The first pass has its lanes along the roots of unity, all others along the elements that lie beside each other. Passes
-write to the result and to the workspace in turns, so that the last one writes to the result.
+Lanes are along the elements that lie beside each other; where there are none, the first pass has them along the roots
+of unity. Passes write to two places in turns. Where many elements lie beside each other, some columns of them are
+copied to the workspace and transformed there, so that passes stay in a cache; real numbers become complex ones on the
+way.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pullback.compiler.codegen.types import constants, scalar_type
 from pullback.compiler.codegen.vectormath.lanes import Arithmetic
 from pullback.compiler.llvm.function import Function, Module, float_literal
-from pullback.operators.stockham import radices
+from pullback.operators.stockham import Plan, columns, halves, planned, root
 
 __all__ = ["define_transform"]
 
 
 def define_transform(
-    module: Module, lanes: int, name: str, kind: str, dtype: str, length: str, beside: str
+    module: Module, lanes: int, name: str, kind: str, dtype: str, extent: str, others: str
 ) -> None:
-    """Write ``fft``, ``ifft``, ``rfft`` or ``irfft`` of ``length`` complex elements with so many ``beside`` each.
+    """Write ``fft``, ``ifft``, ``rfft`` or ``irfft`` of ``extent`` elements with so many ``others`` beside each.
 
     Its parameters are the addresses of the array, the result, the workspace and the roots of unity, the number of rows
     and the factor.
     """
-    element, count = np.dtype(dtype), int(length) * int(beside)
+    element, n, beside = np.dtype(dtype), int(extent), int(others)
     pointers = [("ptr", each) for each in ("x", "y", "work", "roots")]
     f = module.function(name, [*pointers, ("i64", "rows"), (scalar_type(element), "factor")])
     made = _Transform(f, element, max(1, lanes // 2), kind in ("fft", "rfft"))
-    frequencies = 2 * (count + 1)
-    given = frequencies if kind == "irfft" else 2 * count
-    result = frequencies if kind == "rfft" else 2 * count
+    spectrum, real, whole = 2 * (n // 2 + 1) * beside, n * beside, 2 * n * beside
+    given = {"rfft": real, "irfft": spectrum}.get(kind, whole)
+    result = {"rfft": spectrum, "irfft": real}.get(kind, whole)
     with f.loop("0", f["rows"], counted=False) as turn:
         x, y = (
             f.ahead(f[each], made.element, f.value(f"mul i64 {turn.index}, {size}"))
             for each, size in (("x", given), ("y", result))
         )
-        made.row(kind, x, y, int(length), int(beside))
+        made.rows(kind, x, y, n, beside)
 
 
 class _Complex(Arithmetic):
@@ -102,39 +104,84 @@ class _Complex(Arithmetic):
         self.store(value, self.near(base, ahead))
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """The numbers from ``first`` on, ``count`` of them, of each row of ``beside`` numbers."""
+
+    base: str
+    count: int
+    beside: int
+    first: str = "0"
+
+
 class _Transform:
     """The text of one routine; a vector holds up to ``width`` complex numbers."""
 
     def __init__(self, f: Function, dtype: np.dtype, width: int, forward: bool) -> None:
-        self.f, self.width, self.forward = f, width, forward
+        self.f, self.dtype, self.width, self.forward = f, dtype, width, forward
         self.element = scalar_type(dtype)
         self.whole, self.one = (_Complex(f, self.element, numbers) for numbers in (width, 1))
 
-    def row(self, kind: str, x: str, y: str, length: int, beside: int) -> None:
-        """The transforms of ``beside`` rows of which the elements lie side by side; of one where it is of reals."""
-        passes = radices(length)
-        assert passes is not None
-        targets = [y if (len(passes) - k) % 2 else self.f["work"] for k in range(len(passes))]
-        ahead = sum(length // math.prod(passes[: k + 1]) * (r - 1) for k, r in enumerate(passes[:-1]))
-        source = x
+    def rows(self, kind: str, x: str, y: str, n: int, beside: int) -> None:
+        """The transforms of ``n`` rows of so many numbers: of some columns after the other, in the workspace."""
+        count = columns(beside)
+        with self._turns(0, -(-beside // count), 1) as block:
+            first = self.f.smaller(self.f.value(f"mul i64 {block}, {count}"), beside - count)
+            self._columns(kind, _Columns(x, count, beside, first), _Columns(y, count, beside, first), n)
+
+    def _columns(self, kind: str, x: _Columns, y: _Columns, n: int) -> None:
+        half, count = halves(kind, n), x.count
+        plan = planned(n // 2 if half else n)
+        size = plan.length * count
+        spaces = [_Columns(self.one.near(self.f["work"], k * size), count, count) for k in (0, 1, 2)]
+        # Complex numbers in their order are read and written where they lie; two real neighbours are such a number.
+        ordered = count == x.beside and (kind in ("fft", "ifft") or (half and count == 1))
+        begins, ends = (ordered and kind != other for other in ("irfft", "rfft"))
+        last, other = (y, spaces[0]) if ends else spaces[:2]
+        source = x if begins else self._before(plan, last, other)
         if kind == "irfft":
-            source = self.f["work"] if targets[0] == y else y
-            self._join_spectrum(x, source, length, ahead)
-        first, left = 0, length
-        for radix, target in zip(passes, targets):
-            left //= radix
-            scales = left == 1 and kind != "rfft"
-            if beside == 1 and left > 1:
-                self._first_pass(source, target, radix, left, first)
-            else:
-                self._pass(source, target, radix, left, beside, first, scales)
-            first += left * (radix - 1)
-            beside *= radix
-            source = target
-        if kind == "rfft":
-            self._part_spectrum(y, length, ahead)
+            (self._join_spectrum if half else self._mirror_spectrum)(x, source, plan)
+        elif kind == "rfft" and not begins:
+            self._join_rows(x, source, plan.length, 1 + half)
+        elif not begins:
+            self._copy(x, source, n)
+        self._transform(plan, source, last, other, spaces[2], scales=not (half and kind == "rfft"))
+        if kind == "rfft" and half:
+            self._part_spectrum(last, y, plan)
+        elif kind == "irfft" and not ends:
+            self._part_rows(last, y, plan.length, 1 + half)
+        elif not ends:
+            self._copy(last, y, n // 2 + 1 if kind == "rfft" else n)
+
+    def _before(self, plan: Plan, last: _Columns, other: _Columns) -> _Columns:
+        """Which of the two a transform may begin from that ends at ``last``."""
+        return other if plan.convolves or len(plan.radices) % 2 else last
+
+    def _transform(
+        self, plan: Plan, source: _Columns, last: _Columns, other: _Columns, spare: _Columns, scales: bool
+    ) -> None:
+        """Passes that write to ``other`` and ``last`` in turns, or a convolution in ``spare`` memory."""
+        if plan.convolves:
+            self._convolve(plan, source, last, spare, scales)
+        else:
+            targets = (last, other) if len(plan.radices) % 2 else (other, last)
+            self._passes(plan, source, targets, scales)
 
     # -- Passes
+
+    def _passes(
+        self, plan: Plan, source: _Columns, targets: Sequence[_Columns], scales: bool = False
+    ) -> _Columns:
+        """All passes, which write to the targets in turns; where the result is."""
+        beside = source.count
+        for (radix, left, first), target in zip(plan.passes(), itertools.cycle(targets)):
+            if beside == 1 and left > 1:
+                self._first_pass(source.base, target.base, radix, left, first)
+            else:
+                self._pass(source.base, target.base, radix, left, beside, first, scales and left == 1)
+            beside *= radix
+            source = target
+        return source
 
     def _first_pass(self, source: str, target: str, radix: int, left: int, first: int) -> None:
         """A pass over elements that have none beside them: a vector is of neighbouring roots."""
@@ -177,86 +224,159 @@ class _Transform:
     def _butterfly(self, on: _Complex, x: Sequence[str]) -> list[str]:
         """The transform of as many vectors as the radix."""
 
-        def scaled(a: str, by: float, to: str = "") -> str:
-            factor = on.constant(by)
-            return on.plus_product(to, a, factor) if to else on.mul(a, factor)
-
         def turned(a: str) -> str:
             return on.times_i(a, -1 if self.forward else 1)
 
-        add, subtract = on.add, on.sub
-        if len(x) == 2:
+        add, subtract, radix = on.add, on.sub, len(x)
+        if radix == 2:
             return [add(x[0], x[1]), subtract(x[0], x[1])]
-        if len(x) == 3:
-            both = add(x[1], x[2])
-            middle = scaled(both, -0.5, to=x[0])
-            side = turned(scaled(subtract(x[1], x[2]), math.sin(math.pi / 3)))
-            return [add(x[0], both), add(middle, side), subtract(middle, side)]
-        if len(x) == 4:
+        if radix == 4:
             even, odd = add(x[0], x[2]), add(x[1], x[3])
             middle, side = subtract(x[0], x[2]), turned(subtract(x[1], x[3]))
             return [add(even, odd), add(middle, side), subtract(even, odd), subtract(middle, side)]
-        near, far = add(x[1], x[4]), add(x[2], x[3])
-        left, right = subtract(x[1], x[4]), subtract(x[2], x[3])
-        cosines = [math.cos(2 * math.pi * k / 5) for k in (1, 2)]
-        sines = [math.sin(2 * math.pi * k / 5) for k in (1, 2)]
-        first = scaled(far, cosines[1], to=scaled(near, cosines[0], to=x[0]))
-        second = scaled(far, cosines[0], to=scaled(near, cosines[1], to=x[0]))
-        aside = turned(scaled(right, sines[1], to=scaled(left, sines[0])))
-        beyond = turned(scaled(right, -sines[0], to=scaled(left, sines[1])))
-        return [
-            add(x[0], add(near, far)),
-            add(first, aside),
-            add(second, beyond),
-            subtract(second, beyond),
-            subtract(first, aside),
-        ]
+        made, half = [x[0]] * radix, range(1, (radix + 1) // 2)
+        sums = {u: add(x[u], x[radix - u]) for u in half}
+        differences = {u: subtract(x[u], x[radix - u]) for u in half}
+        roots = root(np.arange(radix), radix)
+        for t in half:
+            made[0] = add(made[0], sums[t])
+            middle, side = x[0], ""
+            for u in half:
+                cosine, sine = (on.constant(part) for part in roots[t * u % radix])
+                middle = on.plus_product(middle, sums[u], cosine)
+                side = on.plus_product(side, differences[u], sine) if side else on.mul(differences[u], sine)
+            side = on.times_i(side, 1 if self.forward else -1)
+            made[t], made[radix - t] = add(middle, side), subtract(middle, side)
+        return made
+
+    # -- Convolutions
+
+    def _convolve(
+        self, plan: Plan, source: _Columns, target: _Columns, spare: _Columns, scales: bool
+    ) -> None:
+        """The transform as a convolution in ``spare`` memory."""
+        chirp, spectrum = plan.pass_roots, plan.pass_roots + plan.length
+        count, size = spare.count, plan.transformed * spare.count
+        there, back = (_Transform(self.f, self.dtype, self.width, forward) for forward in (True, False))
+        other = replace(spare, base=self.one.near(spare.base, size))
+
+        def turned(source: _Columns, target: _Columns, roots: int, rows: int, scales: bool = False) -> None:
+            for on, j, k in self._each(0, rows, count):
+                root = self._root(on, roots, j, count)
+                value = on.turned(self._read(on, source, j, k), root, self.forward)
+                if scales:
+                    value = on.mul(value, on.splat(self.f["factor"]))
+                self._write(on, target, j, k, value)
+
+        turned(source, spare, chirp, plan.length)
+        begin = self.one.near(spare.base, plan.length * count)
+        left = 2 * self.dtype.itemsize * (size - plan.length * count)
+        nothing = ("ptr", begin), ("i8", "0"), ("i64", str(left)), ("i1", "false")
+        self.f.call("void", "llvm.memset.p0.i64", *nothing)
+        found = there._passes(plan, spare, (other, spare))
+        free = other if found is spare else spare
+        turned(found, free, spectrum, plan.transformed)
+        found = back._passes(plan, free, (found, free))
+        turned(found, target, chirp, plan.length, scales)
+
+    # -- Real numbers as complex ones
+
+    def _join_rows(self, x: _Columns, target: _Columns, rows: int, step: int) -> None:
+        """Each row of real numbers with the next one as imaginary parts, or with zeros where the ``step`` is one."""
+        for on, j, k in self._each(0, rows, x.count):
+            kind, parts = f"<{on.numbers} x {self.element}>", ["zeroinitializer"] * 2
+            for part in range(step):
+                address = self._real(x, j, k, step, part)
+                parts[part] = self.f.value(f"load {kind}, ptr {address}, align {self.dtype.itemsize}")
+            lanes = [place for lane in range(on.numbers) for place in (lane, on.numbers + lane)]
+            self._write(on, target, j, k, self.f.shuffled(kind, parts[0], parts[1], lanes))
+
+    def _part_rows(self, source: _Columns, y: _Columns, rows: int, step: int) -> None:
+        """Real parts, and imaginary ones as the row behind where the ``step`` is two."""
+        for on, j, k in self._each(0, rows, y.count):
+            kind, value = f"<{on.numbers} x {self.element}>", self._read(on, source, j, k)
+            for part in range(step):
+                address = self._real(y, j, k, step, part)
+                parts = on.shuffled(value, range(part, on.count, 2))
+                self.f.do(f"store {kind} {parts}, ptr {address}, align {self.dtype.itemsize}")
+
+    def _real(self, x: _Columns, j: str, k: str, step: int, part: int) -> str:
+        """The address of a real number in row ``step * j + part``."""
+        row = self.f.value(f"mul i64 {j}, {step}")
+        row = self.f.value(f"add i64 {row}, {part}")
+        return self.f.ahead(x.base, self.element, self._place(x, row, k))
+
+    def _copy(self, source: _Columns, target: _Columns, rows: int) -> None:
+        for on, j, k in self._each(0, rows, source.count):
+            self._write(on, target, j, k, self._read(on, source, j, k))
+
+    def _mirror_spectrum(self, x: _Columns, target: _Columns, plan: Plan) -> None:
+        """All frequencies of an odd number of rows, from those that are not conjugates of others."""
+        for on, k in self._places(0, x.count):
+            self._write(on, target, "0", k, self._real_part(on, self._read(on, x, "0", k)))
+        for on, j, k in self._each(1, (plan.length + 1) // 2, x.count):
+            value = self._read(on, x, j, k)
+            self._write(on, target, j, k, value)
+            self._write_mirrored(on, target, plan.length, j, k, on.conjugate(value))
 
     # -- Half a spectrum
 
-    def _part_spectrum(self, y: str, length: int, first: int) -> None:
-        """In place, from the transform of pairs of neighbours to the frequencies of all of them."""
-        f, one = self.f, self.one
-        half = f.value(f"fmul {self.element} {f['factor']}, 0.5")
-        self._fold(y, y, length, first, half)
-        if length % 2 == 0:
-            middle = one.conjugate(one.read(y, length // 2))
-            one.write(y, length // 2, one.mul(middle, one.splat(f["factor"])))
-        both = [f.value(f"extractelement {one.type} {one.read(y, 0)}, i32 {k}") for k in (0, 1)]
-        for place, operation in ((0, "fadd"), (length, "fsub")):
-            made = f.value(f"{operation} {self.element} {both[0]}, {both[1]}")
-            made = f.value(f"fmul {self.element} {made}, {f['factor']}")
-            one.write(y, place, self._pair(made, float_literal(self.element, 0.0)))
+    def _part_spectrum(self, source: _Columns, y: _Columns, plan: Plan) -> None:
+        """From the transform of pairs of neighbours to the frequencies of all of them."""
+        f, length = self.f, plan.length
+        self._fold(source, y, plan, f.value(f"fmul {self.element} {f['factor']}, 0.5"))
+        for on, k in self._places(0, y.count):
+            factor = on.splat(f["factor"])
+            if length % 2 == 0:
+                middle = on.conjugate(self._read(on, source, str(length // 2), k))
+                self._write(on, y, str(length // 2), k, on.mul(middle, factor))
+            real = on.mul(self._read(on, source, "0", k), factor)
+            imaginary = on.shuffled(real, [lane ^ 1 for lane in range(on.count)])
+            self._write(on, y, "0", k, self._real_part(on, on.add(real, imaginary)))
+            self._write(on, y, str(length), k, self._real_part(on, on.sub(real, imaginary)))
 
-    def _join_spectrum(self, x: str, target: str, length: int, first: int) -> None:
+    def _join_spectrum(self, x: _Columns, target: _Columns, plan: Plan) -> None:
         """From the frequencies to those of pairs of neighbours, twice as large."""
-        f, one = self.f, self.one
-        self._fold(x, target, length, first)
-        if length % 2 == 0:
-            middle = one.conjugate(one.read(x, length // 2))
-            one.write(target, length // 2, one.add(middle, middle))
-        real = Arithmetic(f, self.element, 1)
-        ends = [real.load(f.ahead(x, self.element, 2 * place)) for place in (0, length)]
-        one.write(target, 0, self._pair(real.add(*ends), real.sub(*ends)))
-
-    def _fold(self, source: str, target: str, length: int, first: int, share: str = "") -> None:
-        """Frequencies below the middle, with those that mirror them: of a transform forward a ``share``."""
-        for on, k in self._places(1, (length + 1) // 2):
-            low = on.load(on.near(source, k))
-            high = on.conjugate(on.reversed(on.load(self._mirror(on, source, k, length))))
+        length = plan.length
+        self._fold(x, target, plan)
+        for on, k in self._places(0, x.count):
+            if length % 2 == 0:
+                middle = on.conjugate(self._read(on, x, str(length // 2), k))
+                self._write(on, target, str(length // 2), k, on.add(middle, middle))
+            low, high = (self._read(on, x, str(row), k) for row in (0, length))
             even, odd = on.add(low, high), on.sub(low, high)
-            root = on.read(on.near(self.f["roots"], k), first - 1)
+            lanes = [place for lane in range(0, on.count, 2) for place in (lane, on.count + lane)]
+            self._write(on, target, "0", k, self.f.shuffled(on.type, even, odd, lanes))
+
+    def _fold(self, source: _Columns, target: _Columns, plan: Plan, share: str = "") -> None:
+        """Frequencies below the middle, with those that mirror them: of a transform forward a ``share``."""
+        length, count = plan.length, source.count
+        first = plan.pass_roots + (length + plan.transformed if plan.convolves else 0)
+        for on, j, k in self._each(1, (length + 1) // 2, count):
+            low = self._read(on, source, j, k)
+            high = self._read(on, source, self._mirror(on, length, j, count), k)
+            high = on.conjugate(on.reversed(high) if count == 1 else high)
+            even, odd = on.add(low, high), on.sub(low, high)
+            root = self._root(on, first - 1, j, count)
             odd = on.times_i(on.turned(odd, root, self.forward), -1 if self.forward else 1)
             if share:
                 factor = on.splat(share)
                 even, odd = on.mul(even, factor), on.mul(odd, factor)
-            on.write(on.near(target, k), 0, on.add(even, odd))
-            mirrored = on.conjugate(on.sub(even, odd))
-            on.write(self._mirror(on, target, k, length), 0, on.reversed(mirrored))
+            self._write(on, target, j, k, on.add(even, odd))
+            self._write_mirrored(on, target, length, j, k, on.conjugate(on.sub(even, odd)))
 
-    def _mirror(self, on: _Complex, base: str, k: str, length: int) -> str:
-        """Where the frequencies ``length - k`` downwards lie, the last one first."""
-        return on.near(base, self.f.value(f"sub i64 {length - on.numbers + 1}, {k}"))
+    def _write_mirrored(self, on: _Complex, x: _Columns, rows: int, j: str, k: str, value: str) -> None:
+        """Write to row ``rows - j``; of a single column to rows from there downwards."""
+        value = on.reversed(value) if x.count == 1 else value
+        self._write(on, x, self._mirror(on, rows, j, x.count), k, value)
+
+    def _mirror(self, on: _Complex, rows: int, j: str, count: int) -> str:
+        return self.f.value(f"sub i64 {rows - (on.numbers - 1 if count == 1 else 0)}, {j}")
+
+    def _real_part(self, on: _Complex, a: str) -> str:
+        """The numbers without their imaginary parts, whatever these are."""
+        lanes = [on.count if lane % 2 else lane for lane in range(on.count)]
+        return self.f.shuffled(on.type, a, "zeroinitializer", lanes)
 
     # -- Vectors and places
 
@@ -287,20 +407,41 @@ class _Transform:
         """The first places of a whole vector."""
         return x if on.numbers == self.width else self.whole.shuffled(x, range(on.count))
 
-    def _pair(self, real: str, imaginary: str) -> str:
-        kind = self.one.type
-        made = self.f.value(f"insertelement {kind} poison, {self.element} {real}, i32 0")
-        return self.f.value(f"insertelement {kind} {made}, {self.element} {imaginary}, i32 1")
+    def _read(self, on: _Complex, x: _Columns, j: str, k: str) -> str:
+        return on.load(on.near(x.base, self._place(x, j, k)))
+
+    def _write(self, on: _Complex, x: _Columns, j: str, k: str, value: str) -> None:
+        on.store(value, on.near(x.base, self._place(x, j, k)))
+
+    def _place(self, x: _Columns, j: str, k: str) -> str:
+        """Where the number ``k`` of row ``j`` lies."""
+        at = self.f.value(f"mul i64 {j}, {x.beside}")
+        for more in (x.first, k):
+            at = self.f.value(f"add i64 {at}, {more}") if more != "0" else at
+        return at
+
+    def _root(self, on: _Complex, first: int, j: str, count: int) -> str:
+        """The roots of unity from ``first`` on for the rows of a vector."""
+        at = on.near(self.f["roots"], j)
+        return on.read(at, first) if count == 1 else self._first(self._repeated(self.one.read(at, first)), on)
+
+    def _each(self, start: int, stop: int, count: int) -> Iterator[tuple[_Complex, str, str]]:
+        """Vectors of columns, row by row, or of rows of a single column: a row and a column of theirs."""
+        if count == 1:
+            for on, j in self._places(start, stop):
+                yield on, j, "0"
+        elif start < stop:
+            with self._turns(start, stop, 1) as j:
+                for on, k in self._places(0, count):
+                    yield on, j, k
 
     def _places(self, start: int, stop: int) -> Iterator[tuple[_Complex, str]]:
-        """``range(start, stop)`` in whole vectors, then in ever smaller ones: loops that what follows is written in."""
-        width = self.width
-        while start < stop:
-            end = start + (stop - start) // width * width
-            if end > start:
-                with self._turns(start, end, width) as at:
-                    yield _Complex(self.f, self.element, width), at
-            start, width = end, width // 2
+        """``range(start, stop)`` in vectors, a loop that what follows is written in; the last two may overlap."""
+        if stop > start:
+            width = min(self.width, 1 << (stop - start).bit_length() - 1)
+            with self._turns(start, stop, width) as turn:
+                at = self.f.smaller(turn, stop - width) if (stop - start) % width else turn
+                yield _Complex(self.f, self.element, width), at
 
     @contextmanager
     def _turns(self, start: int, stop: int, step: int) -> Iterator[str]:

@@ -15,13 +15,13 @@ from pullback.compiler.llvm.function import Function
 from pullback.compiler.runtime.layout import emit_call_word, emit_is_well
 from pullback.compiler.target import Processor
 from pullback.graph import Type
-from pullback.graph.routine import Addresses, InputAt, OutputAt, Routine, Scalar, Words
+from pullback.graph.routine import InputAt, OutputAt, Routine, Scalar
 
 __all__ = ["emit_routine"]
 
 TypedPointer = tuple[str, Type]
 """Where an array lies."""
-Argument = InputAt | OutputAt | Scalar | Addresses | Words
+Argument = InputAt | OutputAt | Scalar
 
 
 def emit_routine(
@@ -47,10 +47,6 @@ def emit_routine(
             def emitted(argument: Argument) -> str:
                 if isinstance(argument, Scalar):
                     return _scalar(f, argument)
-                if isinstance(argument, Words):
-                    return _table(f, [f"i64 {value}" for value in argument.values])
-                if isinstance(argument, Addresses):
-                    return _table(f, [emitted(part) for part in argument.parts])
                 if isinstance(argument, InputAt):
                     return f"ptr {part(inputs[argument.number])}"
                 target = part(outputs[argument.number])
@@ -77,15 +73,6 @@ def _own(f: Function, processor: Processor, routine: Routine) -> str:
         else:
             define_running(f.module, processor.lanes(4), name, kind, *details)
     return f"@{name}"
-
-
-def _table(f: Function, words: Sequence[str]) -> str:
-    """Words of 64 bits side by side on the stack."""
-    table = f.reserve(f"[{len(words)} x i64]", 8)
-    for k, word in enumerate(words):
-        place = f.ahead(table, "i64", str(k))
-        f.do(f"store {word}, ptr {place}, align 8")
-    return f"ptr {table}"
 
 
 def _scalar(f: Function, scalar: Scalar) -> str:

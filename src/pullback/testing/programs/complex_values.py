@@ -57,12 +57,12 @@ def transforms(m: Maker) -> str:
     along = f"axis={axis}{norm}"
     texts = (
         f"np.fft.fft({{0}}, {along}).real",
-        f"np.fft.fft({{0}} - 1j * {{1}}, {m.pick((9, 16, 20))}, {along}).imag",
+        f"np.fft.fft({{0}} - 1j * {{1}}, {m.pick((7, 9, 16, 20, 37))}, {along}).imag",
         f"np.fft.ifft(np.fft.fft({{0}} + 1j * {{1}}, {along}) * 1j, {along}).imag",
         f"np.fft.irfft(np.fft.rfft({{0}}, {along}) * np.fft.rfft({{1}}, {along}), {n}, {along})",
-        f"np.fft.irfft({{0}} + 1j * {{1}}, {m.pick((1, 4, 5, 16, 30))}, {along})",
+        f"np.fft.irfft({{0}} + 1j * {{1}}, {m.pick((1, 4, 5, 13, 16, 30, 37))}, {along})",
         f"np.fft.hfft({{0}} + 1j * {{1}}, {along})",
-        f"np.fft.rfft({{0}}, {m.pick((2, 3, 8, 16, 36))}, {along}).imag",
+        f"np.fft.rfft({{0}}, {m.pick((2, 3, 8, 11, 16, 36, 74))}, {along}).imag",
         "np.fft.fft2(np.stack([{0}, {1}])).real" if m.rank(x) == 1 else "np.fft.fft2({0} - 1j * {1}).imag",
         f"np.fft.fftshift({{0}}, axes={axis})",
         f"pb.scipy.fft.{m.pick(('dct', 'idct', 'dst', 'idst'))}({{0}}, {m.pick((2, 3, 4))}, {along})",
