@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.compiler.build import build, listed
 from pullback.compiler.lowering.lower import lower
 from pullback.compiler.schedules.contraction import find_contraction
 from pullback.compiler.schedules.cost import PACKED_STEPS
@@ -288,10 +291,11 @@ def test_blocks_fit_the_cache_and_fall_evenly_to_two_threads(extents, l2_bytes):
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5])
 @pytest.mark.parametrize("more", [0, 3])
-def test_rounds_of_deep_products(rounds: int, more: int) -> None:
-    """A depth that is packed in several rounds: the first, those between in a loop, and the last."""
+@pytest.mark.parametrize("columns", [512, 500])
+def test_rounds_of_deep_products(rounds: int, more: int, columns: int) -> None:
+    """A depth that is packed in several rounds: those of one length in a loop, and the last."""
     depth, other = rounds * PACKED_STEPS + more, PACKED_STEPS + 1
-    x, v, y, w = integers(64, depth), integers(depth, 512), integers(64, other), integers(other, 512)
+    x, v, y, w = integers(64, depth), integers(depth, columns), integers(64, other), integers(other, columns)
     found = pb.jit(lambda x, v, y, w: np.abs(x @ v + y @ w) + 1)(x, v, y, w)
     np.testing.assert_array_equal(found, np.abs(x @ v + y @ w) + 1)
 
@@ -304,6 +308,16 @@ def test_text_of_deep_products_does_not_grow() -> None:
     # Among many cores a deeper product is cut more finely.
     with compiled_for(with_cores(Processor.host(), 2)):
         assert size(40) < 1.02 * size(10)
+
+
+def test_tiles_over_panels_are_written_for_all_rounds_but_the_last_and_for_widths_in_vectors(traced):
+    """Of 62 vectors and a half sixteen panels have four or three; what is no whole vector matters at the end."""
+    wide = Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32)
+    arrays = np.ones((96, 1000), np.float32), np.ones((1000, 1000), np.float32)
+    built = build(traced(lambda x, w: x @ w, *arrays), {}, wide)
+    blocks = re.split(r"\n\w[\w.]*:", built.emitted.text)
+    steps = Counter(block.count("fma") for block in blocks if block.count("fma") > 2)
+    assert "8 rounds" in listed(built.schedule) and steps == {24: 4, 18: 4}
 
 
 @pytest.mark.parametrize(

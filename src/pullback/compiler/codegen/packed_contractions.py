@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
@@ -22,7 +22,7 @@ from pullback.compiler.codegen.contractions import accumulate, run_epilogue
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest
 from pullback.compiler.codegen.prefetch import Wanted, lies_far, wanted_by, wanted_rows
-from pullback.compiler.codegen.types import memory_type
+from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.schedules.contraction import Pair
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
@@ -52,7 +52,10 @@ def emit_packed_contraction(
 
 @dataclass(frozen=True)
 class _Round:
-    """What is packed at once; ``ahead`` is a register with how many steps further on a repeated round is."""
+    """What is packed at once; ``ahead`` is a register with how many steps further on a repeated round is.
+
+    Of those that are repeated only the one that is no step ahead may be the ``first``.
+    """
 
     segments: tuple[Segment, ...]
     first: bool
@@ -66,10 +69,9 @@ class _Round:
 
 def _repeated(rounds: Sequence[tuple[Segment, ...]]) -> Iterator[tuple[_Round, int, int]]:
     """Each round that is written, how often it is run and how far apart: a long axis is cut into many of one length."""
-    alike = [list(same) for _, same in itertools.groupby(rounds[1:-1], key=_lengths)]
-    groups = [rounds[:1], *alike, rounds[1:][-1:]]
-    for same in filter(None, groups):
-        turn = _Round(same[0], same is groups[0], same[-1] is rounds[-1])
+    alike = [list(same) for _, same in itertools.groupby(rounds[:-1], key=_lengths)]
+    for same in (*alike, rounds[-1:]):
+        turn = _Round(same[0], same[0] is rounds[0], same[-1] is rounds[-1])
         yield turn, len(same), sum(length for _, length in _lengths(same[0]))
 
 
@@ -80,11 +82,18 @@ def _lengths(segments: Sequence[Segment]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel that exists: its number within the block, and which columns it has."""
+    """A panel that exists: its number within the block, its first column, and how many columns it has."""
 
     within: str
     column: str
-    columns: int
+    count: str
+    sizes: Sequence[int]
+    """What ``count`` may be, the largest first, in as many vectors."""
+
+    @property
+    def columns(self) -> int:
+        """The columns, or the most that there may be."""
+        return self.sizes[0]
 
 
 class _Blocks:
@@ -116,7 +125,7 @@ class _Blocks:
 
         def run(turn: _Round) -> None:
             for segment in turn.segments:
-                self._each_panel(functools.partial(self._pack, turn, segment))
+                self._each_panel(functools.partial(self._pack, turn, segment), by_vectors=False)
             self._rows(last_row, turn)
 
         for turn, count, step in _repeated(self.packing.rounds):
@@ -124,6 +133,8 @@ class _Blocks:
                 run(turn)
                 continue
             stop = self._made(Place(None, min(s.start for s in turn.segments)), count * step)
+            if turn.first and isinstance(stop, str):
+                stop = self.f.larger(stop, 1)
             counted = isinstance(stop, int)
             with self.f.loop("0", str(stop), step, counted=counted) as loop, self.values.scope():
                 run(replace(turn, ahead=loop.index))
@@ -144,21 +155,29 @@ class _Blocks:
         vector = f.value(f"udiv i64 {f.value(f'mul i64 {panel}, {packing.vectors}')}, {packing.all_panels}")
         return f.value(f"mul i64 {vector}, {packing.lanes}")
 
-    def _each_panel(self, body: Callable[[_Panel], None]) -> None:
-        """``body`` for each panel of the block; it is written once for each number of columns that there is."""
+    def _each_panel(self, body: Callable[[_Panel], None], by_vectors: bool) -> None:
+        """``body`` for each panel of the block; it is written once for each number of columns, or of their vectors."""
         f, packing = self.f, self.packing
         starts = [packing.first_column(panel) for panel in range(packing.all_panels + 1)]
         sizes = sorted({end - start for start, end in itertools.pairwise(starts)}, reverse=True)
+        unit = packing.lanes if by_vectors else 1
+        alike = [(n, list(group)) for n, group in itertools.groupby(sizes, key=lambda size: -(-size // unit))]
         end = f.value(f"add i64 {self.first_panel}, {packing.panels}")
         with f.loop(self.first_panel, f.smaller(end, packing.all_panels), counted=False) as loop:
             within = f.value(f"sub i64 {loop.index}, {self.first_panel}")
             column = self._column(loop.index)
             following = self._column(f.value(f"add i64 {loop.index}, 1"))
-            columns = f.value(f"sub i64 {f.smaller(following, packing.columns)}, {column}")
-            for size in sizes:
-                fits = f"icmp eq i64 {columns}, {size}"
-                with nullcontext() if len(sizes) == 1 else f.when(f.value(fits)):
-                    body(_Panel(within, column, size))
+            count = f.value(f"sub i64 {f.smaller(following, packing.columns)}, {column}")
+            for number, group in alike:
+                with self._where(count, (number - 1) * unit, unit, len(alike) == 1):
+                    body(_Panel(within, column, count, group))
+
+    def _where(self, count: str, below: int, most: int, always: bool) -> AbstractContextManager[None]:
+        """Around what is done if ``count`` is more than ``below``, by so much at most."""
+        if always:
+            return nullcontext()
+        more = self.f.value(f"sub i64 {count}, {below + 1}")
+        return self.f.when(self.f.value(f"icmp ult i64 {more}, {most}"))
 
     # ------------------------------------------------------------------ packing
 
@@ -212,7 +231,7 @@ class _Blocks:
         lengths = [packing.block_rows, last] if last < packing.block_rows else [last]
 
         def strip(tile: TileTurns, _: list[str]) -> None:
-            self._each_panel(functools.partial(self._tile, tile, turn))
+            self._each_panel(functools.partial(self._tile, tile, turn), by_vectors=True)
 
         levels = [level_of(axis, Kind.PARALLEL, packing.tile_rows), Level(axis, Kind.REGISTER)]
         emit_nest(self.values, levels, strip, ends=ChunkTurns(self.first_row, last_row, lengths))
@@ -229,8 +248,14 @@ class _Blocks:
             sums = ["zeroinitializer"] * (tile[self.axis] * vectors)
             if not (turn.first and turn.last):
                 values.pointers = {**values.pointers, self.waiting.buffer: self._waiting(panel)}
-            if not turn.first:
+            if not turn.first or turn.ahead is not None:
                 sums = [vector for _ in each_place(values, tile) for vector in values.vectors(self.waiting)]
+            if turn.first and turn.ahead is not None:
+                begins, kind = (
+                    self.f.value(f"icmp eq i64 {turn.ahead}, 0"),
+                    vector_of(self.kind, packing.lanes),
+                )
+                sums = [self.f.value(f"select i1 {begins}, {kind} zeroinitializer, {kind} {s}") for s in sums]
             for segment in turn.segments:
                 with self._steps(turn, segment, panel) as (pair, place):
                     packed = Load(self.panel, place + Affine.of(columns))
@@ -243,8 +268,10 @@ class _Blocks:
                         values, [Store(self.waiting.buffer, self.waiting.offset, self.product.accumulator)]
                     )
                 return
-        with values.lane_group(group, at):
-            run_epilogue(values, self.product, tile, sums)
+        for size in panel.sizes:
+            group = LaneGroup.over(columns, size, packing.lanes)
+            with self._where(panel.count, size - 1, 1, len(panel.sizes) == 1), values.lane_group(group, at):
+                run_epilogue(values, self.product, tile, sums)
 
     def _waiting(self, panel: _Panel) -> str:
         """Where the sums of the first row would wait that there is."""
