@@ -31,7 +31,7 @@ from pullback.compiler.passes import Pass, passes_for
 from pullback.compiler.passes.rewriting import Rewriter, RulePass
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.regions.memory import MemoryPlan
-from pullback.compiler.regions.steps import End, Group, Job, Region, Step, buffers_of, every_region
+from pullback.compiler.regions.steps import End, Group, Job, Region, Step, buffers_of, every_job
 from pullback.compiler.regions.turns import first_element, run_block, run_steps, unset
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule
@@ -275,9 +275,8 @@ class _Run:
     def _prepare(self, steps: Sequence[Step], memory: MemoryPlan | None) -> None:
         """Memory for what the whole program shares."""
         if memory is None:
-            for region, _ in every_region(steps):
-                for job in region.jobs:
-                    self._provide(job.kernel)
+            for job in every_job(steps):
+                self._provide(job.kernel)
             return
         arena = _bytes(memory.arena_bytes)
         for placed in memory.placed:

@@ -20,7 +20,7 @@ from pullback.compiler.llvm.subnormals import unflushed
 from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
 from pullback.compiler.regions.ahead import asked_ahead
 from pullback.compiler.regions.planned import Planned
-from pullback.compiler.regions.steps import Group, Job, Region, Step, buffers_of, every_region
+from pullback.compiler.regions.steps import Group, Job, Region, Step, buffers_of, every_job, every_region
 from pullback.compiler.runtime.layout import (
     emit_ask,
     emit_host_call,
@@ -341,8 +341,7 @@ class _Writer:
         """Turns that go on while the condition holds and all is well, which the body or a signal may change."""
         f = self.f
         changed = self.registers.changed(step.steps)
-        regions = [region for region, _ in every_region(step.steps)]
-        jobs = [job for region in regions for job in region.jobs]
+        jobs = list(every_job(step.steps))
         turns = max(1, int(CYCLES_BETWEEN_SIGNALS / max(sum(job.cycles for job in jobs), 1.0)))
         calls = any(isinstance(inner, HostCall) for inner, _ in every_step(step.steps))
         may_fail = calls or any(job.kernel.has_checks for job in jobs)

@@ -22,7 +22,7 @@ from pullback.compiler.codegen.types import literal, read_element, scalar_type, 
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.llvm.function import Function
 from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
-from pullback.compiler.regions.steps import Job, Region, Step, buffers_of
+from pullback.compiler.regions.steps import Job, Step, buffers_of, every_job, every_region
 from pullback.compiler.schedules.cost import MOST_HELD, MOST_UNROLLED_FUNCTIONS
 from pullback.compiler.target import Processor
 from pullback.loops import (
@@ -103,8 +103,8 @@ def held_bases(steps: Sequence[Step], bound: Mapping[Buffer, View], elsewhere: S
     of the two slots of a loop's carry it is known which one a turn enters with.
     """
     counters = {step.counter for _, around in every_step(steps) for step in around if isinstance(step, Loop)}
-    regions = [step for step, _ in every_step(steps) if isinstance(step, Region)]
-    counters |= {group.turns for step in regions for group in step.groups if group.turns is not None}
+    groups = (group for region, _ in every_region(steps) for group in region.groups)
+    counters |= {group.turns for group in groups if group.turns is not None}
     found, others = dict[Buffer, None](), dict.fromkeys(elsewhere)
     for view, small in _touched(steps, bound):
         slots = [counter for counter, _, period in view.moves if period == 2 and counter in counters]
@@ -161,10 +161,7 @@ class Registers:
 
     def changed(self, steps: Iterable[Step]) -> list[Element]:
         """What some steps may change, by writing it or from turn to turn."""
-        written: set[Buffer] = set()
-        for step, _ in every_step(steps):
-            if isinstance(step, Region):
-                written |= {self.view(buffer).base for job in step.jobs for buffer in job.kernel.writes()}
+        written = {self.view(buffer).base for job in every_job(steps) for buffer in job.kernel.writes()}
         return [element for element in self.values if element[0] in written]
 
     def carried(self, elements: Sequence[Element]) -> list[tuple[str, str]]:

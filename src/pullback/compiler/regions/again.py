@@ -6,11 +6,11 @@ is known from what made it is not checked, and a loop ends only if its condition
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from pullback.compiler.lowering.items import HostCall, View, While, every_step
 from pullback.compiler.regions.memory import MemoryPlan
-from pullback.compiler.regions.steps import Region, Step
+from pullback.compiler.regions.steps import Step, every_job
 from pullback.loops import Buffer
 
 __all__ = ["runs_again"]
@@ -22,12 +22,12 @@ def runs_again(step: Step, bound: Mapping[Buffer, View], memory: MemoryPlan) -> 
     Not if it calls out of the program, has a loop without a bound, or writes where integers lie that it takes from the
     steps before.
 
+    >>> from pullback.compiler.regions.steps import Region
     >>> runs_again(Region(), {}, MemoryPlan((), 0, {}, 0))
     True
     """
-    inside = list(every_step([step]))
     if any(
-        isinstance(each, HostCall) or any(isinstance(a, While) for a in around) for each, around in inside
+        isinstance(part, (HostCall, While)) for each in every_step([step]) for part in (each[0], *each[1])
     ):
         return False
     offsets = {placed.buffer: placed.offset for placed in memory.placed}
@@ -43,17 +43,10 @@ def runs_again(step: Step, bound: Mapping[Buffer, View], memory: MemoryPlan) -> 
 
     written: dict[Buffer, None] = {}
     given: dict[Buffer, None] = {}
-    for reads, writes in _uses(inside):
+    for job in every_job([step]):
+        reads = job.kernel.reads()
         given.update(dict.fromkeys(b for b in reads if b.dtype.kind in "iub" and b not in written))
-        written.update(dict.fromkeys(writes))
+        written.update(dict.fromkeys(job.kernel.writes()))
     return not any(
         buffer is not other and overlap(base(buffer), base(other)) for buffer in given for other in written
     )
-
-
-def _uses(inside: Sequence[tuple[Step, object]]) -> Iterator[tuple[tuple[Buffer, ...], tuple[Buffer, ...]]]:
-    """What each kernel reads and writes, in order."""
-    for step, _ in inside:
-        if isinstance(step, Region):
-            for job in step.jobs:
-                yield job.kernel.reads(), job.kernel.writes()

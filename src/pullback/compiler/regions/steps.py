@@ -22,6 +22,7 @@ __all__ = [
     "Region",
     "Step",
     "buffers_of",
+    "every_job",
     "every_region",
     "keeps_to_rows",
 ]
@@ -150,6 +151,11 @@ Step = Region | HostCall | Loop["Step"] | Choice["Step"] | While["Step"] | Seria
 def every_region(steps: Iterable[Step]) -> Iterator[tuple[Region, tuple[Held, ...]]]:
     """All regions with the steps around each."""
     return ((step, around) for step, around in every_step(steps) if isinstance(step, Region))
+
+
+def every_job(steps: Iterable[Step]) -> Iterator[Job]:
+    """The jobs of all regions, in their order."""
+    return (job for region, _ in every_region(steps) for job in region.jobs)
 
 
 def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
