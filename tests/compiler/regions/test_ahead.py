@@ -34,14 +34,14 @@ def arrays(batch):
 def test_the_product_of_a_chunk_asks_for_what_its_next_rows_read_and_write(traced, described, batch, asks):
     made = build(traced(blocks, *arrays(batch)), {}, described)
     groups = [group for region in made.schedule for group in region.groups]
-    found = [ahead for g in groups if (ahead := asked_ahead(g, made.plan.kept, described))]
+    found = [asked for g in groups for asked in asked_ahead(g, made.plan.kept, described).items()]
     assert bool(found) == asks == ("%ahead0" in made.emitted.text)
-    for ahead in found:
-        assert isinstance(ahead.job.schedule, TiledContraction)
-        assert all(buffer.nbytes >= described.private_bytes for buffer in ahead.rows)
-    assert all(row == 4 * 16 * 20 * 20 for ahead in found for row in ahead.rows.values())
+    for job, rows in found:
+        assert isinstance(job.schedule, TiledContraction)
+        assert all(buffer.nbytes >= described.private_bytes for buffer in rows)
+    assert all(row == 4 * 16 * 20 * 20 for _, rows in found for row in rows.values())
     # What they read, and what they write.
-    names = [[buffer.name.rstrip("0123456789") for buffer in ahead.rows] for ahead in found]
+    names = [[buffer.name.rstrip("0123456789") for buffer in rows] for _, rows in found]
     assert names == ([["argument", "convolve"], ["convolve", "result"]] if asks else [])
 
 

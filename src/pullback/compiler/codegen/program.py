@@ -200,9 +200,8 @@ class _Emitter:
 
     def _functions(self, group: Group, held: Set[Buffer]) -> Calls:
         """The functions to call for a chunk of the group; none where a kernel is written out."""
-        loops, ahead = self.loops[group], asked_ahead(group, self.kept, self.target)
-        if ahead is not None:
-            self.ahead[ahead.job] = ahead.rows
+        loops = self.loops[group]
+        self.ahead.update(asked_ahead(group, self.kept, self.target))
         calls: list[tuple[Job, str]] = []
         for job in group.jobs:
             name = ""

@@ -13,7 +13,6 @@ which costs little where it is wrong: other rows come next where a thread helps 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from pullback.compiler.regions.steps import Group, Job, buffers_of, keeps_to_rows
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
@@ -21,28 +20,24 @@ from pullback.compiler.schedules.cost import STAYING
 from pullback.compiler.target import Processor
 from pullback.loops import Buffer
 
-__all__ = ["Ahead", "asked_ahead"]
+__all__ = ["asked_ahead"]
 
 
-@dataclass(frozen=True)
-class Ahead:
-    """The product of a group that asks, and the arrays whose next ``rows`` it asks for, with the bytes of a row."""
-
-    job: Job
-    rows: Mapping[Buffer, int]
+_Asked = dict[Job, Mapping[Buffer, int]]
 
 
-def asked_ahead(group: Group, private: Collection[Buffer], target: Processor) -> Ahead | None:
-    """What a group asks for, if it has a product that takes longer than the lines of a chunk need to come.
+def asked_ahead(group: Group, private: Collection[Buffer], target: Processor) -> _Asked:
+    """The product of a group that asks, and the arrays whose next rows it asks for, with the bytes of a row.
 
-    Buffers that are ``private`` to a chunk or a thread have no other rows.
+    There is one if it takes longer than the lines of a chunk need to come. Buffers that are ``private`` to a chunk or a
+    thread have no other rows.
     """
     if group.chunks == 1 or group.turns is not None:
-        return None
+        return {}
     jobs = [job for job in group.jobs if job.rows == group.rows]
     products = [job for job in jobs if isinstance(job.schedule, TiledContraction)]
     if not products:
-        return None
+        return {}
     longest = max(products, key=lambda job: job.cycles)
     users = {buffer: job for job in jobs for buffer in buffers_of(job.kernel)}
     rows = {
@@ -52,6 +47,6 @@ def asked_ahead(group: Group, private: Collection[Buffer], target: Processor) ->
     }
     asked = sum(rows.values()) * group.grain
     if not asked or asked > STAYING * target.l2_bytes:
-        return None
+        return {}
     needed = asked / target.line_bytes * target.far_line_cycles / target.lines_coming
-    return Ahead(longest, rows) if longest.cycles / group.chunks >= needed else None
+    return {longest: rows} if longest.cycles / group.chunks >= needed else {}
