@@ -10,7 +10,7 @@ import pytest
 
 from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.engine import Loaded, load
-from pullback.compiler.runtime.layout import Slots, emit_failure, emit_pointer, region_function
+from pullback.compiler.runtime.layout import ARENA, emit_failure, emit_pointer, region_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.program import Program, RegionSpec, RepeatSpec
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
@@ -36,11 +36,11 @@ def _element(f: Any, base: str, index: str, kind: str = "i64") -> str:
 
 def _mixing_module() -> Module:
     """Two regions that read their neighbours' cells: wrong if one starts before the last one ended."""
-    module, slots = Module(), Slots(arguments=2, results=2)
+    module = Module()
     spread = region_function(module, "spread")
-    state = emit_pointer(spread, slots.argument(0), spread["step"])
-    buffer = emit_pointer(spread, slots.arena)
-    added = emit_pointer(spread, slots.argument(1), spread["step"])
+    state = emit_pointer(spread, 1, spread["step"])
+    buffer = emit_pointer(spread, ARENA)
+    added = emit_pointer(spread, 2, spread["step"])
     following = spread.value(f"add i64 {spread['chunk']}, 1")
     following = spread.value(f"urem i64 {following}, {CELLS}")
     here = spread.value(f"load i64, ptr {_element(spread, state, spread['chunk'])}, align 8")
@@ -52,8 +52,8 @@ def _mixing_module() -> Module:
     spread.do(f"store i64 {total}, ptr {_element(spread, buffer, spread['chunk'])}, align 8")
 
     gather = region_function(module, "gather")
-    state = emit_pointer(gather, slots.argument(0), gather["step"])
-    buffer = emit_pointer(gather, slots.arena)
+    state = emit_pointer(gather, 1, gather["step"])
+    buffer = emit_pointer(gather, ARENA)
     before = gather.value(f"add i64 {gather['chunk']}, {CELLS - 1}")
     before = gather.value(f"urem i64 {before}, {CELLS}")
     here = gather.value(f"load i64, ptr {_element(gather, buffer, gather['chunk'])}, align 8")
@@ -65,8 +65,8 @@ def _mixing_module() -> Module:
     gather.do(f"store i64 {back}, ptr {_element(gather, state, gather['chunk'])}, align 8")
 
     report = region_function(module, "report")
-    state = emit_pointer(report, slots.argument(0), report["step"])
-    total_at = emit_pointer(report, slots.result(1), report["step"])
+    state = emit_pointer(report, 1, report["step"])
+    total_at = emit_pointer(report, 4, report["step"])
     with report.loop("0", str(CELLS), carried=[("i64", "0")]) as loop:
         value = report.value(f"load i64, ptr {_element(report, state, loop.index)}, align 8")
         loop.carry(report.value(f"add i64 {loop.values[0]}, {value}"))
@@ -102,10 +102,10 @@ def mixing(mixing_code: Loaded) -> Callable[..., Program]:
 @pytest.fixture(scope="session")
 def scaling_code() -> Loaded:
     """``scale``: twice the argument, 8 chunks of 4 floats; ``check``: a failure for each negative number."""
-    module, slots = Module(), Slots(arguments=1, results=1, constants=1)
+    module = Module()
     scale = region_function(module, "scale")
-    x, y = (emit_pointer(scale, slot, scale["step"]) for slot in (slots.argument(0), slots.result(0)))
-    factor = scale.value(f"load float, ptr {emit_pointer(scale, slots.constant(0))}, align 4")
+    x, y = (emit_pointer(scale, slot, scale["step"]) for slot in (1, 2))
+    factor = scale.value(f"load float, ptr {emit_pointer(scale, 3)}, align 4")
     start = scale.value(f"mul i64 {scale['chunk']}, 4")
     with scale.loop("0", "4") as loop:
         index = scale.value(f"add i64 {start}, {loop.index}")
@@ -114,7 +114,7 @@ def scaling_code() -> Loaded:
         scale.do(f"store float {product}, ptr {_element(scale, y, index, 'float')}, align 4")
 
     check = region_function(module, "check")
-    x = emit_pointer(check, slots.argument(0), check["step"])
+    x = emit_pointer(check, 1, check["step"])
     value = check.value(f"load float, ptr {_element(check, x, check['chunk'], 'float')}, align 4")
     negative = check.value(f"fcmp olt float {value}, 0.0")
     with check.when(negative):

@@ -9,7 +9,7 @@ import pytest
 
 from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.engine import load
-from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
+from pullback.compiler.runtime.layout import emit_pointer, region_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.program import Program, RegionSpec
 from pullback.compiler.target import Processor
@@ -125,10 +125,10 @@ SCALARS = ["float32", "float64", "int32", "int64", "bool", "uint8"]
 @pytest.fixture(scope="module")
 def copying():
     """For each dtype a program that copies its scalar argument."""
-    module, slots = Module(), Slots(arguments=1, results=1)
+    module = Module()
     for size in (1, 4, 8):
         f = region_function(module, f"copy{size}")
-        x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
+        x, y = (emit_pointer(f, slot, f["step"]) for slot in (1, 2))
         value = f.value(f"load i{8 * size}, ptr {x}, align {size}")
         f.do(f"store i{8 * size} {value}, ptr {y}, align {size}")
     code = load(module.text(), Processor.host())

@@ -15,7 +15,7 @@ import pytest
 from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import load
-from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
+from pullback.compiler.runtime.layout import emit_pointer, region_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.program import Failure, Program, RegionSpec, RepeatSpec
 from pullback.compiler.runtime.threads import set_num_threads
@@ -95,14 +95,14 @@ def test_thousands_of_steps_beyond_the_visits_that_a_word_can_count(mixing):
 
 
 def test_nested_repeats_count_iterations():
-    module, slots = Module(), Slots(arguments=0, results=1)
+    module = Module()
     f = region_function(module, "note")
-    y = emit_pointer(f, slots.result(0), f["step"])
+    y = emit_pointer(f, 1, f["step"])
     at = f.value(f"getelementptr i64, ptr {y}, i64 {f['iteration']}")
     old = f.value(f"load i64, ptr {at}, align 8")
     f.do(f"store i64 {f.value(f'add i64 {old}, 1')}, ptr {at}, align 8")
     zero = region_function(module, "zero")
-    y = emit_pointer(zero, slots.result(0), zero["step"])
+    y = emit_pointer(zero, 1, zero["step"])
     at = zero.value(f"getelementptr i64, ptr {y}, i64 {zero['chunk']}")
     zero.do(f"store i64 0, ptr {at}, align 8")
     program = Program(
@@ -122,9 +122,9 @@ def test_nested_repeats_count_iterations():
 
 @pytest.mark.parametrize("threads", [2, 3, 4, 5, 7])
 def test_any_number_of_chunks_for_any_number_of_threads(threads):
-    module, slots = Module(), Slots(arguments=0, results=1)
+    module = Module()
     f = region_function(module, "count")
-    y = emit_pointer(f, slots.result(0), f["step"])
+    y = emit_pointer(f, 1, f["step"])
     at = f.value(f"getelementptr i64, ptr {y}, i64 {f['chunk']}")
     step = f["step"]
     f.do(f"store i64 {f.value(f'add i64 {step}, 1')}, ptr {at}, align 8")
@@ -261,9 +261,9 @@ def test_no_steps_do_nothing(mixing):
 def test_watched_result_that_is_not_finite_ends_the_run(name, bad, threads):
     set_num_threads(threads)
     dtype = np.dtype(name)
-    module, slots = Module(), Slots(arguments=1, results=1)
+    module = Module()
     f = region_function(module, "copy")
-    x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
+    x, y = (emit_pointer(f, slot, f["step"]) for slot in (1, 2))
     kind = "float" if dtype.itemsize == 4 else "double"
     f.do(f"store {kind} {f.value(f'load {kind}, ptr {x}, align 4')}, ptr {y}, align 4")
     program = Program(
@@ -392,13 +392,13 @@ def test_interrupt_stops_a_long_step_that_writes_nothing_in_place(scaling_code, 
 def test_interrupt_stops_a_long_region_between_two_chunks(threads):
     """Each chunk counts to ten million and enters that it was there; then a donated argument is written."""
     set_num_threads(threads)
-    module, slots, chunks = Module(), Slots(arguments=1, results=2), 1000
+    module, chunks = Module(), 1000
     f = region_function(module, "count")
-    there = f.value(f"getelementptr i64, ptr {emit_pointer(f, slots.result(0))}, i64 {f['chunk']}")
+    there = f.value(f"getelementptr i64, ptr {emit_pointer(f, 2)}, i64 {f['chunk']}")
     with f.loop("0", "10000000") as loop:
         f.do(f"store volatile i64 {loop.index}, ptr {there}, align 8")
     f = region_function(module, "update")
-    f.do(f"store i64 1, ptr {emit_pointer(f, slots.result(1))}, align 8")
+    f.do(f"store i64 1, ptr {emit_pointer(f, 3)}, align 8")
     program = Program(
         load(module.text(), Processor.host()),
         arguments=[Type(np.dtype(np.int64), ())],

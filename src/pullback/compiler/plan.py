@@ -44,7 +44,7 @@ from pullback.compiler.regions.parallelise import make_regions, one_after_anothe
 from pullback.compiler.regions.planned import Planned
 from pullback.compiler.regions.rematerialise import rematerialised
 from pullback.compiler.regions.steps import Group, Region, Step, buffers_of, keeps_to_rows
-from pullback.compiler.runtime.layout import Slots
+from pullback.compiler.runtime.layout import ARENA
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.target import Processor
 from pullback.graph import Graph, format_graph
@@ -140,24 +140,13 @@ class _Planner:
             steps += self.block(item) if isinstance(item, Block) else self.held(item)
         promised = (Promise.of(limit, arguments, results) for limit in limits)
         end_rows(steps, [*promised, *counted], results, self.bound)
-        slots = Slots(len(arguments), len(results), len(self.constants))
-        addressed = {
-            buffer: slot(position)
-            for buffers, slot in (
-                (arguments, slots.argument),
-                (results, slots.result),
-                (self.constants, slots.constant),
-            )
-            for position, buffer in enumerate(buffers)
-        }
+        addressed = {b: k for k, b in enumerate((*arguments, *results, *self.constants), ARENA + 1)}
         memory = plan_memory(steps, addressed, self.schedules.target.apart_bytes, self.bound)
         taken = {results[result]: arguments[argument] for result, argument in donated.items()}
         shown = {"lowered": ends, "aliased": taken, "bound": self.bound}
         self.see("memory", graph, **shown, regions=tuple(steps), memory=memory)
         constants = tuple(self.constants.values())
-        return Planned(
-            self.processor, tuple(steps), slots, addressed, self.bound, memory, constants, tuple(results)
-        )
+        return Planned(self.processor, tuple(steps), addressed, self.bound, memory, constants, tuple(results))
 
     def see(self, name: str, graph: Graph, **forms: Any) -> None:
         """Show the program as a stage has left it."""

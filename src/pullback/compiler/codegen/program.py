@@ -22,6 +22,7 @@ from pullback.compiler.regions.ahead import asked_ahead
 from pullback.compiler.regions.planned import Planned
 from pullback.compiler.regions.steps import Group, Job, Region, Step, buffers_of, every_job, every_region
 from pullback.compiler.runtime.layout import (
+    ARENA,
     emit_ask,
     emit_host_call,
     emit_is_well,
@@ -89,7 +90,7 @@ class _Emitter:
     ) -> None:
         self.module = Module()
         self.ready, self.characters = ready, 0
-        self.slots, self.addressed, self.bound = planned.slots, planned.addressed, planned.bound
+        self.addressed, self.bound = planned.addressed, planned.bound
         self.offsets = {p.buffer: p.offset for p in planned.memory.placed}
         self.kept = planned.memory.kept
         taken = {planned.addressed[buffer] for buffer in overwriting}
@@ -473,7 +474,7 @@ class _Writer:
         if view.base in self.program.addressed:
             base = emit_pointer(f, self.program.addressed[view.base], f["step"])
         else:
-            base = emit_pointer(f, self.program.slots.arena)
+            base = emit_pointer(f, ARENA)
             ahead += self.program.offsets[view.base]
         ahead += view.start * itemsize
         for counter, stride, period in view.moves:

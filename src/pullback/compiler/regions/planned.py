@@ -9,8 +9,7 @@ import numpy as np
 
 from pullback.compiler.lowering.items import View
 from pullback.compiler.regions.memory import MemoryPlan
-from pullback.compiler.regions.steps import Step, every_region
-from pullback.compiler.runtime.layout import Slots
+from pullback.compiler.regions.steps import Step, every_job
 from pullback.compiler.target import Processor
 from pullback.loops import Buffer
 
@@ -23,7 +22,6 @@ class Planned:
 
     target: Processor
     steps: tuple[Step, ...]
-    slots: Slots
     addressed: Mapping[Buffer, int]
     """The slot of every buffer outside the arena."""
     bound: Mapping[Buffer, View]
@@ -35,5 +33,5 @@ class Planned:
     @property
     def scratch_bytes(self) -> int:
         """What a thread needs for itself: what chunks keep there, or the panels of a contraction."""
-        jobs = (job for region, _ in every_region(self.steps) for job in region.jobs)
-        return max([self.memory.scratch_bytes, *(job.schedule.scratch_bytes for job in jobs)])
+        own = (job.schedule.scratch_bytes for job in every_job(self.steps))
+        return max([self.memory.scratch_bytes, *own])

@@ -15,14 +15,13 @@ nothing else, so results are the same bits for any number of threads: choose the
 from the shapes, never from the threads (1 to 1023; a region of one chunk is the caller's).
 
 **Where the memory is.** ``context`` holds a table of slots, ``[arena, arguments…, results…,
-constants…]``; each has a base address and a stride in bytes per step. ``Slots`` numbers them and
+constants…]``, numbered in this order; each has a base address and a stride in bytes per step.
 ``emit_pointer`` writes the address:
 
-    slots = Slots(arguments=2, results=1, constants=0)
     f = region_function(module, "scale")                    # f["context"], f["step"], f["iteration"], …
-    x = emit_pointer(f, slots.argument(0), f["step"])      # base + step * stride
-    loss = emit_pointer(f, slots.result(0), f["step"])
-    temporary = emit_pointer(f, slots.arena)               # the arena and constants have no stride
+    x = emit_pointer(f, 1, f["step"])              # base + step * stride
+    loss = emit_pointer(f, 3, f["step"])           # of two arguments and a result the latter
+    temporary = emit_pointer(f, ARENA)             # the arena and constants have no stride
 
 A result that takes over a donated argument's memory has that same address in its own slot. The
 arena is 64-byte aligned (2 MiB when large), zero when the program is made, and keeps its contents

@@ -192,11 +192,10 @@ def _declaration(program: Program, name: str, form: str) -> str:
 def _text(program: Program, form: str, calls: int) -> str:
     """The function ``pullback_exported`` as LLVM IR."""
     module = Module()
-    slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
     returned = _returned(program, form).llvm
     parameters = [("ptr" if p.is_address else p.kind.llvm, p.name) for p in _parameters(program, form)]
     f = module.function("pullback_exported", parameters, returned)
-    context = f.reserve(f"[{layout.slot_offset(slots.count)} x i8]")
+    context = f.reserve(f"[{layout.slot_offset(program.slots)} x i8]")
 
     def put(offset: int, kind: str, value: str) -> None:
         at = f.value(f"getelementptr i8, ptr {context}, i64 {offset}")
@@ -215,16 +214,15 @@ def _text(program: Program, form: str, calls: int) -> str:
         "ASK": machine().code.address("pullback_ask"),
     }.items():
         put(layout.CONTEXT[name], "i64", str(word))
-    for k, spec in enumerate(program.arguments):
-        point(slots.argument(k), "ptr", _argument(f, form, k, spec))
+    places = [_argument(f, form, k, spec) for k, spec in enumerate(program.arguments)]
     made = [f[f"y{k}"] if form == "pointers" else f.reserve(returned) for k in range(len(program.results))]
-    for k, place in enumerate(made):
-        point(slots.result(k), "ptr", place)
-    for k, constant in enumerate(program.constants):
-        point(slots.constant(k), "i64", str(constant.ctypes.data))
+    for slot, place in enumerate((*places, *made), layout.ARENA + 1):
+        point(slot, "ptr", place)
+    for slot, constant in enumerate(program.constants, program.slots - len(program.constants)):
+        point(slot, "i64", str(constant.ctypes.data))
     arena, scratch, taken = _memory(f, program)
     if program.arena_bytes:
-        point(slots.arena, "ptr", arena)
+        point(layout.ARENA, "ptr", arena)
     flushed_no_more = switched(f, program.code.processor)
     _write_regions(f, program, program.regions, context, scratch, "0")
 

@@ -3,10 +3,8 @@
 Every structure that both Python and machine code touch is described once, as a record, most of them here.
 
 >>> module = Module()
->>> slots = Slots(arguments=1, results=1)
 >>> f = region_function(module, "copy_one")
->>> x = emit_pointer(f, slots.argument(0), f["step"])
->>> y = emit_pointer(f, slots.result(0), f["step"])
+>>> x, y = (emit_pointer(f, slot, f["step"]) for slot in (1, 2))  # of one argument, and of the result
 >>> f.do(f"store double {f.value(f'load double, ptr {x}, align 8')}, ptr {y}, align 8")
 >>> print(module.text().splitlines()[0])
 define void @copy_one(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch) nounwind {
@@ -14,16 +12,14 @@ define void @copy_one(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pullback.compiler.llvm.function import Function, Module
 from pullback.compiler.llvm.language import Record
 from pullback.compiler.target import APART_BYTES, LINE_BYTES
 
 __all__ = [
+    "ARENA",
     "MAX_CHUNKS",
     "TURN_SHIFT",
-    "Slots",
     "emit_ask",
     "emit_call_word",
     "emit_failure",
@@ -90,6 +86,7 @@ CALLER = Record(MILLISECONDS="i64", THREAD_STATE="ptr", RAISED="i64", OPEN="i64"
 CALLER_BYTES = CALLER.size
 SLOTS_OFFSET = 384
 SLOT = Record(BASE="ptr", STRIDE="i64")  # an address, and bytes per step
+ARENA = 0  # the number of the arena's slot; those of arguments, results and constants follow in this order
 
 # An entry of the schedule, read only.
 ENTRY = Record(
@@ -134,37 +131,6 @@ _PARAMETERS = [
     ("i64", "chunk"),
     ("ptr", "scratch"),
 ]
-
-
-@dataclass(frozen=True)
-class Slots:
-    """Numbers of the slots of a program's pointer table: arena, arguments, results, constants, in this order.
-
-    >>> slots = Slots(arguments=2, results=3, constants=1)
-    >>> slots.arena, slots.argument(1), slots.result(0), slots.constant(0), slots.count
-    (0, 2, 3, 6, 7)
-    """
-
-    arguments: int
-    results: int
-    constants: int = 0
-
-    @property
-    def arena(self) -> int:
-        return 0
-
-    @property
-    def count(self) -> int:
-        return 1 + self.arguments + self.results + self.constants
-
-    def argument(self, index: int) -> int:
-        return range(1, 1 + self.arguments)[index]
-
-    def result(self, index: int) -> int:
-        return range(1 + self.arguments, self.count - self.constants)[index]
-
-    def constant(self, index: int) -> int:
-        return range(self.count - self.constants, self.count)[index]
 
 
 def slot_offset(slot: int) -> int:

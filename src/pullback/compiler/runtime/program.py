@@ -2,11 +2,11 @@
 
 >>> from pullback.compiler.llvm.function import Module
 >>> from pullback.compiler.runtime.engine import load
->>> from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
+>>> from pullback.compiler.runtime.layout import emit_pointer, region_function
 >>> from pullback.compiler.target import Processor
->>> module, slots = Module(), Slots(arguments=1, results=1)
+>>> module = Module()
 >>> f = region_function(module, "double_one")
->>> x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
+>>> x, y = (emit_pointer(f, slot, f["step"]) for slot in (1, 2))
 >>> value = f.value(f"load double, ptr {x}, align 8")
 >>> f.do(f"store double {f.value(f'fadd double {value}, {value}')}, ptr {y}, align 8")
 >>> program = Program(
@@ -85,6 +85,8 @@ class Program:
     def __post_init__(self) -> None:
         self.constants = tuple(np.ascontiguousarray(constant) for constant in self.constants)
         self.overwritten = frozenset(self.donated.values())
+        #: How many slots there are: of the arena, arguments, results and constants.
+        self.slots = 1 + len(self.arguments) + len(self.results) + len(self.constants)
         self.steps_done = 0
         #: From how many steps on a run is shared with other threads, and gives the interpreter lock away.
         self.share_from = steps_from(SHARED_RUN, self.cost) if self.saving > 0 else EVER
@@ -232,11 +234,10 @@ class _Instance:
         scratch_stride = _scratch_stride(program.scratch_bytes)
         self._arena = MappedMemory(program.arena_bytes, alignment)
         self._scratch = MappedMemory(scratch_stride * width, APART_BYTES)
-        slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
-        context_bytes = layout.slot_offset(slots.count)
+        context_bytes = layout.slot_offset(program.slots)
         self._memory = MappedMemory(context_bytes, APART_BYTES)
         self.context = self._memory.reserve(context_bytes, APART_BYTES)
-        self._write_context(slots, width, scratch_stride)
+        self._write_context(width, scratch_stride)
         # What a worker may still be looking at when this object goes, the machine code among it.
         owners = self._memory, self._arena, self._scratch, program.code, program.constants
         self._held = machine().hold(self.context, owners)
@@ -246,7 +247,7 @@ class _Instance:
         signatures = [plain] if machine().reads_arrays else []
         self.function = make_function(machine().code.address("pullback_entry"), signatures)
 
-    def _write_context(self, slots: layout.Slots, width: int, scratch_stride: int) -> None:
+    def _write_context(self, width: int, scratch_stride: int) -> None:
         program, ranges = self.program, min(width, layout.MAX_RANGES)
         entries, trips = _flatten(program)
         table = self._memory.records(layout.ENTRY, entries)
@@ -260,7 +261,7 @@ class _Instance:
             "WORDS": self._memory.reserve(layout.RANGE.size * ranges * len(entries), APART_BYTES),
             "RANGES": ranges,
             "WATCH_KIND": 0 if watched is None else program.results[watched].dtype.itemsize // 4,
-            "WATCH_SLOT": 0 if watched is None else layout.slot_offset(slots.result(watched)),
+            "WATCH_SLOT": 0 if watched is None else layout.slot_offset(1 + len(program.arguments) + watched),
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
             "STEP_NANOSECONDS": math.ceil(program.cost) if program.cost < LONGEST_TRIED else 0,
@@ -273,9 +274,9 @@ class _Instance:
             "ASK": machine().code.address("pullback_ask"),
         }
         self._memory.write(self.context, layout.CONTEXT, values)
-        self.point_slot(slots.arena, self._arena.address, 0)
-        for index, constant in enumerate(program.constants):
-            self.point_slot(slots.constant(index), constant.ctypes.data, 0)
+        self.point_slot(layout.ARENA, self._arena.address, 0)
+        for slot, constant in enumerate(program.constants, program.slots - len(program.constants)):
+            self.point_slot(slot, constant.ctypes.data, 0)
 
     def point_slot(self, slot: int, address: int, stride: int) -> None:
         at = self.context + layout.slot_offset(slot)
