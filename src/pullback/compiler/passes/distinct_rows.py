@@ -56,6 +56,7 @@ from pullback.compiler.passes.rewriting import (
     scalar,
     sliced,
 )
+from pullback.compiler.passes.simplify_products import both_ways
 from pullback.compiler.passes.sparse_pooling import cycles_of_visits
 from pullback.compiler.schedules.cost import DEEPEST_FACTOR
 from pullback.compiler.target import Processor
@@ -279,8 +280,7 @@ class _Side(NamedTuple):
 
 
 def _sides(node: Operation) -> Iterator[_Side]:
-    (a, b), first, second = node.inputs, node.attributes["a_labels"], node.attributes["b_labels"]
-    for x, x_labels, y, y_labels in ((a, first, b, second), (b, second, a, first)):
+    for x, x_labels, y, y_labels in both_ways(node):
         if x_labels:
             yield _Side(x, x_labels[:-1], x_labels[-1], y, y_labels)
 
@@ -329,9 +329,8 @@ def _gradient_of_matrix(node: Operation, view: View, side: _Side, table: _Table)
 
 def _matrix_of_rows(product: Operation) -> tuple[_Side, Labels] | None:
     """Of rows that are products with a matrix: it, with all its axes, and those of them that are summed."""
-    (*out, within), (a, b) = product.attributes["out_labels"], product.inputs
-    first, second = product.attributes["a_labels"], product.attributes["b_labels"]
-    for x, labels, w, w_labels in ((a, first, b, second), (b, second, a, first)):
+    *out, within = product.attributes["out_labels"]
+    for x, labels, w, w_labels in both_ways(product):
         columns = [label for label in labels if label not in out]
         if {*out} <= {*labels} and {*w_labels} == {within, *columns} and within not in labels:
             return _Side(w, w_labels, within, x, labels), columns

@@ -45,7 +45,7 @@ from pullback.operators.arithmetic import multiply
 from pullback.operators.reductions import sum as sum_
 from pullback.operators.shapes import broadcast, reshape
 
-__all__ = ["extents_of", "simplify_products"]
+__all__ = ["both_ways", "extents_of", "simplify_products"]
 
 Labels = tuple[int, ...]
 
@@ -54,6 +54,12 @@ def _operands(node: Operation) -> tuple[Node, Node, Labels, Labels, Labels]:
     """Both operands of a contraction, the labels of each, and those of the result."""
     (a, b), how = node.inputs, node.attributes
     return a, b, how["a_labels"], how["b_labels"], how["out_labels"]
+
+
+def both_ways(node: Operation) -> tuple[tuple[Node, Labels, Node, Labels], ...]:
+    """Each operand of a contraction with its labels, and the other one with its own."""
+    a, b, a_labels, b_labels, _ = _operands(node)
+    return (a, a_labels, b, b_labels), (b, b_labels, a, a_labels)
 
 
 def extents_of(node: Operation) -> dict[int, int]:
@@ -118,11 +124,9 @@ def _repeated(node: Operation) -> Node | None:
 
 def _constant_operand(node: Operation) -> Node | None:
     """One number times a sum; infinite it would stay inside, where ``inf - inf`` is NaN."""
-    a, b, a_labels, b_labels, out = _operands(node)
-    for value, labels, other, other_labels in (
-        (scalar(a), a_labels, b, b_labels),
-        (scalar(b), b_labels, a, a_labels),
-    ):
+    out = node.attributes["out_labels"]
+    for x, labels, other, other_labels in both_ways(node):
+        value = scalar(x)
         if value is not None and np.isfinite(value) and not set(labels) & set(out):
             over = tuple(axis for axis, label in enumerate(other_labels) if label in labels)
             left = tuple(label for label in other_labels if label not in labels)
