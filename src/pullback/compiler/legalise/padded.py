@@ -51,6 +51,7 @@ from pullback.graph import (
     every_node,
     is_float,
     regions,
+    result,
     substitute,
     with_regions,
 )
@@ -89,8 +90,6 @@ _COUNTED: Mapping[str, Callable[[Operation], int]] = {
     "iota": lambda node: node.shape[node.attributes["axis"]],
 }
 """How many places these tell apart."""
-_REGION_INPUTS = {"scan": 0, "while": 0, "switch": 1, "call": 0}
-"""Operators that hold graphs, and how many inputs they have before those of the graphs."""
 
 
 class Padded(NamedTuple):
@@ -173,7 +172,7 @@ class _Instance:
         def rebuild(node: Operation, given: tuple[Node, ...]) -> Node:
             if is_named(node.attributes.get("trips", 0)):
                 made = self._to_its_end(node, given)
-            elif node.operator.name in _REGION_INPUTS:
+            elif regions(node):
                 made = self._with_regions(node, given)
             else:
                 fills, _, _, instead = rules[id(node)]
@@ -226,7 +225,7 @@ class _Instance:
                         f"gives {type}: an axis that is no multiple of the size",
                         "leave rows out with np.where, or give the part that is meant as an argument",
                     )
-        rule = (keeps if node.operator.name in (*_REGION_INPUTS, "result") else padding)(node)
+        rule = (keeps if regions(node) or node.operator is result else padding)(node)
         return rule._replace(least=max(least, rule.least))
 
     # -- From stand-ins to the capacity
@@ -282,10 +281,10 @@ class _Instance:
 
     def _with_regions(self, node: Operation, given: tuple[Node, ...]) -> Node:
         """An operation whose regions take the sizes first, where they need them."""
-        before = _REGION_INPUTS[node.operator.name]
         if node.operator.name == "while":
             self._harmless(node, given)
         held = regions(node)
+        before = len(node.inputs) - len(held[0].inputs)
         joined = [output for region in held for output in region.outputs]
         inner = self._own_inside()
         # All regions of an operation have the same variables.
