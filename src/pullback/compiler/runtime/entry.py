@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.compiler.llvm.language import Record
+from pullback.compiler.runtime.memory import structure
 from pullback.compiler.runtime.signature import Signature
 
 __all__ = ["ENTRY", "TABLE", "make_function"]
@@ -189,16 +190,8 @@ def pullback_release(capsule: ptr):
 """
 
 
-class _MethodDefinition(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("documentation", ctypes.c_char_p),
-    ]
-
-
-_definitions: dict[int, _MethodDefinition] = {}
+_definitions: dict[int, list[ctypes.Array[ctypes.c_char]]] = {}
+"""For each address Python's PyMethodDef, and the texts that it names."""
 
 
 def make_function(
@@ -209,9 +202,10 @@ def make_function(
     ``last`` is called with the arguments that fit none; without it they are answered with ``NotImplemented``.
     """
     if entry_address not in _definitions:
-        _definitions[entry_address] = _MethodDefinition(
-            b"program", entry_address, _METH_FASTCALL | _METH_KEYWORDS, b"Run a compiled program."
-        )
+        texts = [ctypes.create_string_buffer(text) for text in (b"program", b"Run a compiled program.")]
+        name, told = map(ctypes.addressof, texts)
+        definition = structure("PPiP", name, entry_address, _METH_FASTCALL | _METH_KEYWORDS, told)
+        _definitions[entry_address] = [definition, *texts]
     words = [0 if last is None else id(last), id(NotImplemented), id(int), len(signatures)]
     words += [signature.address for signature in signatures]
     table = (ctypes.c_int64 * len(words))(*words)
@@ -221,4 +215,4 @@ def make_function(
         ctypes.py_object,
         [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p],
     )
-    return make(ctypes.addressof(_definitions[entry_address]), bound, None)
+    return make(ctypes.addressof(_definitions[entry_address][0]), bound, None)

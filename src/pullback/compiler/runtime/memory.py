@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pullback.compiler.llvm.language import Record
 from pullback.compiler.target import LINE_BYTES
 
-__all__ = ["MappedMemory", "page_function"]
+__all__ = ["MappedMemory", "page_function", "structure"]
 
 
 class MappedMemory:
@@ -74,6 +75,11 @@ class MappedMemory:
 
     def set_word(self, address: int, value: int) -> None:
         ctypes.c_int64.from_address(address).value = value
+
+
+def structure(layout: str, *values: int) -> ctypes.Array[ctypes.c_char]:
+    """A structure of C's in memory of its own, with fields as ``struct`` tells them."""
+    return ctypes.create_string_buffer(struct.pack(layout, *values))
 
 
 @functools.cache

@@ -27,6 +27,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pullback.compiler.llvm.language import Record
+from pullback.compiler.runtime.memory import structure
 
 __all__ = ["CALLABLE", "CALLING", "CallableObject", "called_directly", "set_entry"]
 
@@ -74,38 +75,17 @@ _SSIZE, _READ_ONLY = 19, 1
 _TYPE_OFFSET, _TYPE_FLAGS = 56, 168  # where a type object has the place of the address, and its flags
 
 
-class _Member(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("type", ctypes.c_int),
-        ("offset", ctypes.c_ssize_t),
-        ("flags", ctypes.c_int),
-        ("documentation", ctypes.c_char_p),
-    ]
-
-
-class _Slot(ctypes.Structure):
-    _fields_ = [("slot", ctypes.c_int), ("function", ctypes.c_void_p)]
-
-
-class _Spec(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("basicsize", ctypes.c_int),
-        ("itemsize", ctypes.c_int),
-        ("flags", ctypes.c_uint),
-        ("slots", ctypes.c_void_p),
-    ]
-
-
 def _made() -> tuple[Any, Any]:
     """The class, and the records that Python goes on to read."""
-    members = (_Member * 2)(_Member(b"__vectorcalloffset__", _SSIZE, CALLABLE["ENTRY"], _READ_ONLY, None))
-    slots = (_Slot * 2)(_Slot(_MEMBERS, ctypes.addressof(members)))
-    name = f"{__name__}.CallableObject".encode()
-    spec = _Spec(name, CALLABLE["SLOT"], 0, _FLAG_BASE, ctypes.addressof(slots))
+    texts = (b"__vectorcalloffset__", f"{__name__}.CallableObject".encode())
+    names = [ctypes.create_string_buffer(text) for text in texts]
+    member, name = map(ctypes.addressof, names)
+    # PyMemberDef, PyType_Slot and PyType_Spec; a zero ends either list.
+    members = structure("PinIPP", member, _SSIZE, CALLABLE["ENTRY"], _READ_ONLY, 0, 0)
+    slots = structure("iPi", _MEMBERS, ctypes.addressof(members), 0)
+    spec = structure("PiiIP", name, CALLABLE["SLOT"], 0, _FLAG_BASE, ctypes.addressof(slots))
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
-    return make(ctypes.addressof(spec)), (members, slots, name, spec)
+    return make(ctypes.addressof(spec)), (members, slots, names, spec)
 
 
 _CallableObject, _records = _made()
