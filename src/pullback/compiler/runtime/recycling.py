@@ -42,7 +42,7 @@ MOST_LOOKED_AT = 16
 """Of a list, for memory of a size: it holds other sizes, too, and may be long."""
 
 KEPT = Record(
-    LOCK="i32",  # 1 while a thread is at the lists
+    BUSY="i32",  # a thread is at the lists
     HELD="i64",  # bytes that wait
     BYTE="ptr",  # numpy.dtype object
     SET_BASE="ptr",  # PyArray_SetBaseObject
@@ -54,13 +54,6 @@ KEPT = Record(
 _SET_BASE_OBJECT = 282  # its place in NumPy's table of functions
 
 RECYCLING = """
-def locked(kept: Kept) -> i1:
-    seen, swapped = exchange(kept.LOCK, 0, 1, acquire)
-    return swapped
-
-def unlock(kept: Kept):
-    store(kept.LOCK, 0, release)
-
 # Where the list begins that memory of so many bytes is in.
 def list_of(kept: Kept, bytes: i64) -> Pointers:
     return Pointers(address(kept.HEADS) + 8 * (bytes * SCATTERING >> 64 - LIST_BITS))
@@ -68,7 +61,7 @@ def list_of(kept: Kept, bytes: i64) -> Pointers:
 # Memory of so many bytes that waits, or null.
 def waiting_memory(kept: Kept, bytes: i64) -> Object:
     found: Object = None
-    if not locked(kept):
+    if pullback_take(kept) != 0:
         return found
     place = list_of(kept, bytes)
     memory: Object = place[0]
@@ -82,7 +75,7 @@ def waiting_memory(kept: Kept, bytes: i64) -> Object:
             found = memory
         place = after
         memory = after[0]
-    unlock(kept)
+    pullback_give(kept)
     return found
 
 # A new array over the memory given, or new one; null with Python's error set if memory is short.
@@ -137,7 +130,7 @@ def pullback_recycle(capsule: ptr):
     memory = Object(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)))
     kept = Kept(PyCapsule_GetContext(capsule))
     bytes = memory.SHAPE[0]
-    if bytes > MOST_KEPT or not locked(kept):
+    if bytes > MOST_KEPT or pullback_take(kept) != 0:
         Py_DecRef(memory)
         return
     if kept.HELD + bytes > MOST_KEPT:
@@ -146,7 +139,7 @@ def pullback_recycle(capsule: ptr):
     Pointers(memory.DATA)[0] = place[0]
     place[0] = memory
     kept.HELD += bytes
-    unlock(kept)
+    pullback_give(kept)
 """
 
 

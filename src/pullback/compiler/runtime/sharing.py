@@ -13,11 +13,11 @@ from __future__ import annotations
 __all__ = ["TRIALS"]
 
 TRIALS = """
-def nanoseconds() -> i64:
+def nanoseconds(clock: i32) -> i64:
     if SYSTEM == "win32":
         return 0
     time: Words = reserve(16)
-    clock_gettime(PRECISE_CLOCK, time)
+    clock_gettime(clock, time)
     return time[0] * 1000000000 + time[1]
 
 # Begin with as many threads as a run may have, and fewer beside these.
@@ -106,14 +106,14 @@ def run_measured(pool: Pool, context: Context, steps: i64, most: i64, flags: i64
         threads = context.TRIED if trial and tries(context) else context.THREADS
         began = 0
         if trial:
-            began = nanoseconds()
+            began = nanoseconds(PRECISE_CLOCK)
         if threads == 1:
             status = run_alone(context, done, done + part, steps, flags, caller)
         else:
             status = run_shared(pool, context, done, done + part, steps, threads, flags, caller)
         if trial:
             if status == STATUS_DONE:
-                pullback_weigh(context, nanoseconds() - began, part)
+                pullback_weigh(context, nanoseconds(PRECISE_CLOCK) - began, part)
         else:
             passed = part * each
             context.LEFT = time - passed if passed < time else 0

@@ -25,9 +25,7 @@ def relax(turns: i64):
 def milliseconds() -> i64:
     if SYSTEM == "win32":
         return GetTickCount64()
-    time: Words = reserve(16)
-    clock_gettime(CLOCK, time)
-    return time[0] * 1000 + time[1] // 1000000
+    return nanoseconds(CLOCK) // 1000000
 
 # Sleep for a while, or until woken, if a word still has this value.
 def sleep_while(word: ptr, old: i32, ranks: i32):
