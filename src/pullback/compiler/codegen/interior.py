@@ -20,12 +20,12 @@ from pullback.loops.fixed import fixed_value, settled
 
 __all__ = ["inside_and_at_ends"]
 
+Write = Callable[[Sequence[Store]], None]
+"""What writes some stores."""
 _ORDERS = ("less", "less_equal", "greater", "greater_equal")
 
 
-def inside_and_at_ends(
-    values: Values, stores: Sequence[Store], write: Callable[[Sequence[Store]], None]
-) -> None:
+def inside_and_at_ends(values: Values, stores: Sequence[Store], write: Write) -> None:
     """``write`` for the vectors of the group; where that pays twice, for those that meet no end of a condition too.
 
     These follow each other in a loop of their own, in which values go on from turn to turn.
@@ -71,13 +71,7 @@ def inside_and_at_ends(
         write(stores)
 
 
-def _run(
-    values: Values,
-    stores: Sequence[Store],
-    found: Sequence[Shift],
-    write: Callable[[Sequence[Store]], None],
-    stop: str,
-) -> str:
+def _run(values: Values, stores: Sequence[Store], found: Sequence[Shift], write: Write, stop: str) -> str:
     """All turns from here until ``stop``, the first at least; gives the place of the last."""
     f, group = values.f, values.current_group
     start = values.places[group.axis].value

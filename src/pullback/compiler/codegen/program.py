@@ -29,7 +29,7 @@ from pullback.compiler.runtime.layout import (
     emit_pointer,
     region_function,
 )
-from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
+from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec, Scheduled
 from pullback.compiler.schedules.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.graph import Source, results
@@ -59,7 +59,7 @@ class Emitted:
     """LLVM IR and what the runtime must know to run it."""
 
     module: Module
-    regions: tuple[RegionSpec | RepeatSpec, ...]
+    regions: tuple[Scheduled, ...]
     checks: tuple[Check, ...]
     """What each failure code (from 1) means."""
     scratch_bytes: int
@@ -167,9 +167,7 @@ class _Emitter:
             self.ready(self.module.part())
         self.characters = 0
 
-    def step(
-        self, step: Step, around: tuple[Counter, ...] = (), guards: Guards = ()
-    ) -> RegionSpec | RepeatSpec:
+    def step(self, step: Step, around: tuple[Counter, ...] = (), guards: Guards = ()) -> Scheduled:
         """The functions of a region, or of all regions of a loop; ``guards`` are the branches that it belongs to."""
         if isinstance(step, Loop):
             inner = [self.step(each, (*around, step.counter), guards) for each in step.steps]

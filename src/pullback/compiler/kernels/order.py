@@ -10,7 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pullback.loops import Buffer, Kernel
 from pullback.loops.kernel import once
 
-__all__ = ["Users", "added", "dependencies", "sort_kernels", "users_of"]
+__all__ = ["Needs", "Users", "added", "dependencies", "sort_kernels", "users_of"]
+
+Needs = Mapping[Kernel, Iterable[Kernel]]
+"""For kernels those that must run before them."""
 
 
 class Users:
@@ -108,9 +111,7 @@ def added(kernel: Kernel) -> frozenset[Buffer]:
     return frozenset(store.buffer for store in kernel.stores if store.accumulate)
 
 
-def sort_kernels(
-    kernels: Sequence[Kernel], before: Mapping[Kernel, Iterable[Kernel]]
-) -> tuple[list[Kernel], list[Kernel]]:
+def sort_kernels(kernels: Sequence[Kernel], before: Needs) -> tuple[list[Kernel], list[Kernel]]:
     """The kernels with dependencies, and what ``before`` adds to them, first; otherwise in the order given.
 
     The second list holds those that wait for each other, in circles that ``before`` made, and what lies between two
@@ -139,7 +140,7 @@ def _taken_out(needs: dict[Kernel, set[Kernel]]) -> list[Kernel]:
     return done
 
 
-def users_of(needs: Mapping[Kernel, Iterable[Kernel]]) -> dict[Kernel, set[Kernel]]:
+def users_of(needs: Needs) -> dict[Kernel, set[Kernel]]:
     """For each kernel those that need it."""
     users = {kernel: set[Kernel]() for kernel in needs}
     for kernel, found in needs.items():

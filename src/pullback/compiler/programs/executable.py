@@ -28,7 +28,7 @@ from pullback.compiler.runtime.engine import Loaded, assembly, rest
 from pullback.compiler.runtime.layout import TURN_SHIFT
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.program import Program, working_bytes, working_threads
-from pullback.compiler.runtime.specs import Failure, RegionSpec, RepeatSpec
+from pullback.compiler.runtime.specs import Failure, RegionSpec, RepeatSpec, Scheduled
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
@@ -276,7 +276,7 @@ def _bound(
     return BoundCall(function, inputs, outputs, None if site is None else lines[site])
 
 
-def _read_step(row: Sequence[Any]) -> RegionSpec | RepeatSpec:
+def _read_step(row: Sequence[Any]) -> Scheduled:
     """A step of the schedule."""
     if isinstance(row[0], int):
         return RepeatSpec(row[0], [_read_step(inner) for inner in row[1]])

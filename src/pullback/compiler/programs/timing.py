@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from pullback.compiler.runtime.program import Program
-from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
+from pullback.compiler.runtime.specs import RepeatSpec, Scheduled
 from pullback.errors import IndexRangeError, MatrixError
 
 __all__ = ["region_seconds"]
@@ -37,11 +37,7 @@ def region_seconds(program: Program, arguments: Sequence[Any], again: Sequence[b
 
 
 def _seconds(
-    program: Program,
-    before: list[RegionSpec | RepeatSpec],
-    region: RegionSpec | RepeatSpec,
-    given: Sequence[Any],
-    again: bool,
+    program: Program, before: list[Scheduled], region: Scheduled, given: Sequence[Any], again: bool
 ) -> float:
     turns = 1
     least = _least(replace(program, regions=[*before, region]), given)
@@ -60,9 +56,7 @@ def _seconds(
         turns = min(MOST_TURNS, turns * 8)
 
 
-def _longer(
-    program: Program, before: list[RegionSpec | RepeatSpec], least: float, given: Sequence[Any]
-) -> float:
+def _longer(program: Program, before: list[Scheduled], least: float, given: Sequence[Any]) -> float:
     """By how much ``least`` is more than what the regions before take."""
     return max(0.0, least - _least(replace(program, regions=before), given) if before else least)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from pullback.compiler.kernels.order import dependencies, users_of
+from pullback.compiler.kernels.order import Needs, dependencies, users_of
 from pullback.compiler.regions.chunks import in_chunks, wanted_chunks
 from pullback.compiler.regions.steps import Group, Job, Region, buffers_of, keeps_to_rows
 from pullback.compiler.schedules.choose import Schedules
@@ -29,13 +29,12 @@ __all__ = ["make_regions", "one_after_another", "row_groups"]
 
 S = TypeVar("S")
 """A step of a program."""
+Placed = Mapping[Kernel, tuple[int, Group, Job]]
+"""For kernels the number of the region, the group and the job that they are in."""
 
 
 def make_regions(
-    kernels: Sequence[Kernel],
-    before: Mapping[Kernel, Iterable[Kernel]],
-    schedules: Schedules,
-    trips: int = 1,
+    kernels: Sequence[Kernel], before: Needs, schedules: Schedules, trips: int = 1
 ) -> list[Region]:
     """Regions of chunks, with each kernel in the earliest that its inputs allow; all are run ``trips`` times.
 
@@ -49,10 +48,7 @@ def make_regions(
 
 
 def row_groups(
-    kernels: Sequence[Kernel],
-    before: Mapping[Kernel, Iterable[Kernel]],
-    schedules: Schedules,
-    trips: int = 1,
+    kernels: Sequence[Kernel], before: Needs, schedules: Schedules, trips: int = 1
 ) -> list[Region]:
     """The same before rows are cut into chunks: groups of kernels that go on with each other's rows."""
     regions: list[Region] = []
@@ -92,7 +88,7 @@ def row_groups(
     return [region for region in regions if region.groups]
 
 
-def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group, Job]]) -> Group | None:
+def _join(job: Job, producers: list[Kernel], placed: Placed) -> Group | None:
     """The row group of all ``producers`` if the job reads of them nothing but its own rows.
 
     A row of the job may be several of the group's, which are then taken together: in short programs, and where the
@@ -117,11 +113,7 @@ def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, 
 
 
 def _waiting(
-    job: Job,
-    producers: Sequence[Kernel],
-    finished: Iterable[Kernel],
-    placed: Mapping[Kernel, tuple[int, Group, Job]],
-    users: Mapping[Kernel, set[Kernel]],
+    job: Job, producers: Sequence[Kernel], finished: Iterable[Kernel], placed: Placed, users: Needs
 ) -> list[Job]:
     """Jobs of earlier regions that may run just before ``job``, row by row: nobody placed so far needs them sooner.
 
@@ -175,9 +167,7 @@ def _reads_own_rows(reader: Job, writer: Job) -> bool:
     return all(keeps_to_rows(reader, buffer) for buffer in like)
 
 
-def _parted(
-    group: Group, needs: Mapping[Kernel, Iterable[Kernel]], schedules: Schedules, trips: int
-) -> list[Group]:
+def _parted(group: Group, needs: Needs, schedules: Schedules, trips: int) -> list[Group]:
     """The group without maps whose vectors are longer than its shares, if they have nothing to do with its other jobs.
 
     Those are groups of their own: one by one, a vector's rows would take as long as so many vectors.
@@ -195,7 +185,7 @@ def _parted(
     return [Group(group.rows, jobs) for jobs in (rest, *([job] for job in apart)) if jobs]
 
 
-def one_after_another(steps: Iterable[S], before: Mapping[Kernel, Iterable[Kernel]]) -> list[S | Region]:
+def one_after_another(steps: Iterable[S], before: Needs) -> list[S | Region]:
     """Regions of a single chunk that follow each other as one: whoever runs the first goes on without an exchange.
 
     What a failure must stop stays in a region after the one that may fail.
@@ -213,7 +203,7 @@ def one_after_another(steps: Iterable[S], before: Mapping[Kernel, Iterable[Kerne
     return joined
 
 
-def _may_stop(first: Region, second: Region, before: Mapping[Kernel, Iterable[Kernel]]) -> bool:
+def _may_stop(first: Region, second: Region, before: Needs) -> bool:
     """Whether what a region finds may be why another one must not begin."""
     may_fail = {job.given for job in first.jobs if job.kernel.has_checks}
     return any(may_fail.intersection(before.get(job.given, ())) for job in second.jobs)

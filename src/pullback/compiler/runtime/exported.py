@@ -26,7 +26,7 @@ from pullback.compiler.llvm.subnormals import switched
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
+from pullback.compiler.runtime.specs import RepeatSpec, Scheduled
 from pullback.compiler.target import LINE_BYTES
 from pullback.errors import AddressError
 from pullback.graph import Type
@@ -272,12 +272,7 @@ def _memory(f: Function, program: Program) -> tuple[str, str, str | None]:
 
 
 def _write_regions(
-    f: Function,
-    program: Program,
-    regions: Sequence[RegionSpec | RepeatSpec],
-    context: str,
-    scratch: str,
-    iteration: str,
+    f: Function, program: Program, regions: Sequence[Scheduled], context: str, scratch: str, iteration: str
 ) -> None:
     """Call the regions in order; after one that has found something wrong the function is left."""
     for region in regions:

@@ -36,7 +36,7 @@ from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.memory import MappedMemory
 from pullback.compiler.runtime.signature import Signature, Trees, flat
-from pullback.compiler.runtime.specs import Failure, RegionSpec, RepeatSpec
+from pullback.compiler.runtime.specs import Failure, RegionSpec, RepeatSpec, Scheduled
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import APART_BYTES, LINE_BYTES, Processor
 from pullback.compiler.target.runs import LONGEST_TRIED, RELEASED_RUN, SHARED_RUN
@@ -72,7 +72,7 @@ class Program:
     arguments: Sequence[Type]
     results: Sequence[Type]
     donated: Mapping[int, int] = field(default_factory=dict)
-    regions: Sequence[RegionSpec | RepeatSpec]
+    regions: Sequence[Scheduled]
     arena_bytes: int = 0
     scratch_bytes: int = 0
     constants: Sequence[NDArray[Any]] = ()
@@ -297,7 +297,7 @@ def _flatten(program: Program) -> tuple[list[dict[str, int]], int]:
     entries: list[dict[str, int]] = []
     visits, open = 1, True
 
-    def add(items: Sequence[RegionSpec | RepeatSpec], trips: int) -> None:
+    def add(items: Sequence[Scheduled], trips: int) -> None:
         nonlocal visits, open
         visits = max(visits, trips)
         for item in items:
@@ -326,6 +326,6 @@ def _flatten(program: Program) -> tuple[list[dict[str, int]], int]:
     return entries, visits
 
 
-def _writes(item: RegionSpec | RepeatSpec) -> bool:
+def _writes(item: Scheduled) -> bool:
     """Whether anything of it writes in place."""
     return item.writes if isinstance(item, RegionSpec) else any(map(_writes, item.regions))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 
-__all__ = ["Failure", "RegionSpec", "RepeatSpec"]
+__all__ = ["Failure", "RegionSpec", "RepeatSpec", "Scheduled"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,11 @@ class RepeatSpec:
     """``regions`` run ``trips`` times in order; their functions see the turn as ``iteration``."""
 
     trips: int
-    regions: Sequence[RegionSpec | RepeatSpec]
+    regions: Sequence[Scheduled]
+
+
+Scheduled = RegionSpec | RepeatSpec
+"""An entry of the schedule."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pullback.loops import Affine, Axis, Buffer, Kernel, Load
 
-__all__ = ["RowBlock", "blocks_of_rows", "in_blocks"]
+__all__ = ["Columns", "RowBlock", "blocks_of_rows", "in_blocks"]
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,11 @@ class RowBlock:
     width: int
 
 
-def blocks_of_rows(
-    kernel: Kernel, lane: Axis, lanes: int
-) -> Mapping[Load, tuple[RowBlock, tuple[Load, ...]]]:
+Columns = Mapping[Load, tuple[RowBlock, tuple[Load, ...]]]
+"""For reads of columns the block that each belongs to, and the reads of that."""
+
+
+def blocks_of_rows(kernel: Kernel, lane: Axis, lanes: int) -> Columns:
     """For each read whose lanes are read in rows, the block of columns that it belongs to, and the block's reads.
 
     Short rows are one block, read one behind the other; longer ones are cut into blocks as wide as a vector, the last

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pullback.compiler.schedules.columns import RowBlock, blocks_of_rows
+from pullback.compiler.schedules.columns import Columns, blocks_of_rows
 from pullback.compiler.schedules.cost import (
     CHEAP_FUNCTIONS,
     COSTLY_SIDE_BY_SIDE,
@@ -44,7 +44,7 @@ class MapSchedule(NestSchedule):
     name: ClassVar[str] = "map"
     row: Axis | None
     alignment: int
-    columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]]
+    columns: Columns
     """Reads of columns of rows, which are read as they lie and taken apart in registers."""
     together: Mapping[Reduce, tuple[Reduce, ...]]
     """Sums along a row that are made in one loop."""
@@ -75,9 +75,7 @@ def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool
     return MapSchedule(nest, row, aligned, columns, together, beside)
 
 
-def _vectors_of_rows(
-    kernel: Kernel, lane: Axis, columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]], target: Processor
-) -> int:
+def _vectors_of_rows(kernel: Kernel, lane: Axis, columns: Columns, target: Processor) -> int:
     """How many vectors of rows a loop body works on at once: their columns are many chains already.
 
     What is the same for all rows, such as weights, is read once for several vectors of them if there are registers for
