@@ -143,10 +143,10 @@ class _Emitter:
         f = self.module.function(name, parameters, attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
         lanes, check, shifts = lanes_of(kernel, self.target), partial(self.check, told), _shifts(kernel)
-        values = Values(f, places, lanes, self.target, shifts, emit_reduction, check, emit_load)
-        values.pieces = [(f[f"ahead{k}"], size) for k, size in enumerate(ahead)]
-        if job.ended is not None:
-            values.end = f["size"], job.ended.capacity
+        pieces = [(f[f"ahead{k}"], size) for k, size in enumerate(ahead)]
+        end = None if job.ended is None else (f["size"], job.ended.capacity)
+        writers = emit_reduction, check, emit_load
+        values = Values(f, places, lanes, self.target, shifts, *writers, pieces, end)
         emit_kernel(values, job, grains)
         text = f.text().replace(f"@{name}(", "@(", 1)
         if text in self.kernels:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from pullback.compiler.codegen import access
 from pullback.compiler.codegen.types import literal, read_element, scalar_type, write_element
@@ -118,27 +118,26 @@ def is_written_out(job: Job, held: Set[Buffer], bound: Mapping[Buffer, View]) ->
     return is_small(job.kernel) and any(bound.get(b, View(b)).base in held for b in buffers_of(job.kernel))
 
 
+@dataclass(eq=False)
 class Registers:
     """The elements of ``bases`` while a step is written that one thread runs from end to end.
 
     ``place`` gives the address of an element of a view.
     """
 
-    def __init__(
-        self,
-        f: Function,
-        target: Processor,
-        bases: Set[Buffer],
-        bound: Mapping[Buffer, View],
-        place: Callable[[View, int], str],
-    ) -> None:
-        self.f, self.target, self.bases, self.bound, self.place = f, target, bases, bound, place
-        self.values: dict[Element, str] = {}
-        self.truths: dict[str, str] = {}
-        """What whole numbers are made of that are a truth value, by their names."""
-        for base in bases:
+    f: Function
+    target: Processor
+    bases: Set[Buffer]
+    bound: Mapping[Buffer, View]
+    place: Callable[[View, int], str]
+    values: dict[Element, str] = field(default_factory=dict)
+    truths: dict[str, str] = field(default_factory=dict)
+    """What whole numbers are made of that are a truth value, by their names."""
+
+    def __post_init__(self) -> None:
+        for base in self.bases:
             for k in range(base.size):
-                self.values[base, k] = read_element(f, place(View(base), k), base.dtype)
+                self.values[base, k] = read_element(self.f, self.place(View(base), k), base.dtype)
 
     def value(self, view: View) -> str | None:
         """The only element of a view, if it is in a register."""

@@ -30,7 +30,7 @@ from pullback.compiler.codegen.types import (
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum
 from pullback.compiler.llvm.function import Function, OpenLoop
-from pullback.compiler.schedules.columns import RowBlock
+from pullback.compiler.schedules.columns import Columns
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
@@ -91,6 +91,7 @@ class LaneGroup:
         return self.tail if self.tail and vector == self.vectors - 1 else self.lanes
 
 
+@dataclass(eq=False)
 class Values:
     """Emits expressions into a function; knows the pointers, the open loops and what was computed already.
 
@@ -98,39 +99,28 @@ class Values:
     in terms of values, come from the files that know how.
     """
 
-    def __init__(
-        self,
-        function: Function,
-        pointers: Mapping[Buffer, str],
-        lanes: int,
-        target: Processor,
-        shifts: Mapping[Buffer, int],
-        emit_reduction: Callable[[Values, Reduce], list[str]],
-        emit_check: Callable[[Values, Apply], list[str]],
-        emit_load: Callable[[Values, Load], list[str]],
-    ) -> None:
-        self.f = function
-        self.pointers = pointers
-        self.lanes = lanes
-        self.target = target
-        self.shifts = shifts
-        self.emit_reduction = emit_reduction
-        self.emit_check = emit_check
-        self.emit_load = emit_load
-        self.group: LaneGroup | None = None
-        self.columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]] = {}
-        self.together: Mapping[Reduce, Sequence[Reduce]] = {}
-        """For reductions those that one loop makes with them, itself among them."""
-        self.places: Mapping[Axis, Place] = {}
-        self._scopes: list[dict[Expression, list[str]]] = [{}]
-        self.end: tuple[str, int] | None = None
-        """Of a product that is summed over rows their number, and that of those that there are."""
-        self.sizes: dict[Axis, str] = {}
-        """Of axes of which not all turns are made how many are."""
-        self.spare: dict[str, str] = {}
-        self.rare = 0
-        self.pieces: Sequence[tuple[str, int]] = ()
-        """Where memory lies that later kernels read, and how many bytes of it: a product asks for them."""
+    f: Function
+    pointers: Mapping[Buffer, str]
+    lanes: int
+    target: Processor
+    shifts: Mapping[Buffer, int]
+    emit_reduction: Callable[[Values, Reduce], list[str]]
+    emit_check: Callable[[Values, Apply], list[str]]
+    emit_load: Callable[[Values, Load], list[str]]
+    pieces: Sequence[tuple[str, int]] = ()
+    """Where memory lies that later kernels read, and how many bytes of it: a product asks for them."""
+    end: tuple[str, int] | None = None
+    """Of a product that is summed over rows their number, and that of those that there are."""
+    group: LaneGroup | None = None
+    columns: Columns = field(default_factory=dict)
+    together: Mapping[Reduce, Sequence[Reduce]] = field(default_factory=dict)
+    """For reductions those that one loop makes with them, itself among them."""
+    places: Mapping[Axis, Place] = field(default_factory=dict)
+    sizes: dict[Axis, str] = field(default_factory=dict)
+    """Of axes of which not all turns are made how many are."""
+    spare: dict[str, str] = field(default_factory=dict)
+    rare: int = 0
+    _scopes: list[dict[Expression, list[str]]] = field(default_factory=lambda: [{}])
 
     # ------------------------------------------------------------------ scopes and loops
 
