@@ -35,7 +35,7 @@ from pullback.compiler.lowering.items import (
     written_by,
 )
 from pullback.compiler.lowering.lower import Lowered, lower
-from pullback.compiler.lowering.structure import arranged, has_loops, with_single_call
+from pullback.compiler.lowering.structure import Arrangement, has_loops, with_single_call
 from pullback.compiler.passes import Pass, optimise, passes_for
 from pullback.compiler.regions.ends import Promise, counted_rows, end_rows
 from pullback.compiler.regions.listing import listed
@@ -129,7 +129,7 @@ class _Planner:
         views = [View(buffer) for buffer in arguments], [View(buffer) for buffer in results]
         ends = Ends(arguments, results, self.constants)
         if has_loops(graph):
-            items = arranged(graph, *views, donated, self.constants)
+            items = Arrangement(graph, *views, donated, self.constants).items()
             self.see("loops", graph, lowered=ends, items=tuple(items))
         else:
             items = [Block(graph, tuple(views[0]), tuple(views[1]), dict(donated))]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -48,7 +49,7 @@ from pullback.graph import (
 from pullback.loops import Buffer
 from pullback.operators.arithmetic import cast
 
-__all__ = ["arranged", "has_loops", "with_single_call"]
+__all__ = ["Arrangement", "has_loops", "with_single_call"]
 
 
 _SHOWN = VIEWS | {"unlikely"}
@@ -75,34 +76,26 @@ def with_single_call(graph: Graph) -> Graph:
     return with_single_call(Graph(graph.inputs, substitute(graph.outputs, picked)))
 
 
-def arranged(
-    graph: Graph,
-    inputs: Sequence[View],
-    outputs: Sequence[View],
-    donated: Mapping[int, int],
-    constants: dict[Buffer, np.ndarray],
-) -> list[Item]:
-    """The blocks and loops of ``graph``; ``donated`` offers the memory of inputs to outputs, by number.
+@dataclass(eq=False)
+class Arrangement:
+    """The blocks and loops of ``graph``, its ``items``.
 
-    ``constants`` that loops read are added to those of the program.
+    Operations stand in the earliest block that their inputs allow; after block ``k`` come loops of stage ``k``.
     """
-    return _Arrangement(graph, inputs, outputs, donated, constants).items()
 
+    graph: Graph
+    inputs: Sequence[View]
+    targets: Sequence[View]
+    """Where its outputs go."""
+    offers: Mapping[int, int]
+    """Inputs whose memory is offered to outputs, by number."""
+    constants: dict[Buffer, np.ndarray]
+    """Those of the program, to which those are added that loops read."""
 
-class _Arrangement:
-    """Operations stand in the earliest block that their inputs allow; after block ``k`` come loops of stage ``k``."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        inputs: Sequence[View],
-        outputs: Sequence[View],
-        donated: Mapping[int, int],
-        constants: dict[Buffer, np.ndarray],
-    ) -> None:
-        self.graph, self.targets = graph, outputs
+    def __post_init__(self) -> None:
+        graph = self.graph
         self.order = graph.nodes()
-        self.places: dict[Node, View] = dict(zip(graph.inputs, inputs))
+        self.places: dict[Node, View] = dict(zip(graph.inputs, self.inputs))
         self.stage: dict[Node, int] = {}
         self.local: set[Node] = {node for node in self.order if isinstance(node, Constant)}
         """What is made of constants alone is made wherever it is used."""
@@ -117,7 +110,6 @@ class _Arrangement:
         self.last = max([self.last, *(self.stage[node] + 1 for node in self.loops)])
         self.wanted: list[list[tuple[Node, View]]] = [[] for _ in range(self.last + 2)]
         """For each block what it stores where."""
-        self.offers, self.constants = donated, constants
         self.users = uses(self.order, graph.outputs)
         self.readers = readers_of(self.order)
         self.failing = max((self._when(node) for node in self.order if _may_fail(node)), default=-1)
@@ -301,8 +293,12 @@ class _Arrangement:
         branches: list[tuple[Item, ...]] = []
         for branch in regions(node):
             region = Graph(branch.inputs, tuple(branch.outputs[k] for k, _ in kept))
-            branches.append(tuple(arranged(region, inputs, targets, {}, self.constants)))
+            branches.append(self._inside(region, inputs, targets))
         return [Choice(self._stored(node.inputs[0]), tuple(branches))] if chooses else branches[0]
+
+    def _inside(self, region: Graph, inputs: Sequence[View], targets: Sequence[View]) -> tuple[Item, ...]:
+        """The items of a region."""
+        return tuple(Arrangement(region, inputs, targets, {}, self.constants).items())
 
     def _while(self, node: Operation) -> While[Item]:
         """A carry that changes has one place for the turn, and another one for the next, from which it is copied."""
@@ -332,8 +328,8 @@ class _Arrangement:
         )
         return While(
             flag,
-            tuple(arranged(ask, inputs, [flag], {}, self.constants)),
-            (*arranged(step, inputs, [view for _, view, _ in changed], {}, self.constants), copy),
+            self._inside(ask, inputs, [flag]),
+            (*self._inside(step, inputs, [view for _, view, _ in changed]), copy),
         )
 
     def _loop(self, node: Operation) -> Loop[Item]:
@@ -361,7 +357,7 @@ class _Arrangement:
         ]
         body = with_single_call(Graph(this.variables.all, (*this.carries, *(y for y, _ in ys))))
         targets = [*(leave for _, leave in pairs), *(view for _, view in ys)]
-        return Loop(counter, tuple(arranged(body, inputs, targets, {}, self.constants)), tuple(pairs))
+        return Loop(counter, self._inside(body, inputs, targets), tuple(pairs))
 
     @staticmethod
     def _step(whole: View, one: Node, counter: Counter, this: Scan) -> View:
