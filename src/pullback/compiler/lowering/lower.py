@@ -74,14 +74,12 @@ class Lowered:
         self.constants: dict[Buffer, np.ndarray] = {}
         self.outputs: list[Buffer] = []
         self._graph = graph
-        self._order = graph.nodes()
         self._buffers: dict[int, Buffer] = {}
         self._values: dict[tuple[int, tuple[Index, ...]], Expression] = {}
         self._operands: dict[int, Operand] = {}
-        self._users = uses(self._order, graph.outputs)
+        self._users = uses(graph.nodes(), graph.outputs)
         self._shared: set[Expression] = set()
-        inlined = pooled_convolutions(self._order, self._users, target)
-        self._stored = _choose_stored(graph, self._order, inlined)
+        self._stored = _choose_stored(graph, pooled_convolutions(graph.nodes(), self._users, target))
 
     def operand(self, node: Node) -> Operand:
         """The function from an index to the node's value there."""
@@ -130,7 +128,7 @@ class Lowered:
             self._buffers[id(variable)] = buffer
             self.arguments.append(buffer)
         names = {id(node): f"result{k}" for k, node in reversed(list(enumerate(self._graph.outputs)))}
-        for node in self._order:
+        for node in self._graph.nodes():
             if id(node) in self._stored and isinstance(node, Operation):
                 name = names.get(id(node), f"{node.operator.name}{len(self._buffers)}")
                 before = self._updated_before(node)
@@ -146,8 +144,7 @@ class Lowered:
                 # An output that is an input, a constant or an output for the second time is a copy.
                 known = Buffer(f"result{position}", node.dtype, node.shape)
                 if node.size:
-                    axes, index = axes_of(node.shape)
-                    self._add(axes, known, index, self.operand(node)(index))
+                    self._copy(node, known)
             written.add(known)
             self.outputs.append(known)
         return self
@@ -164,9 +161,7 @@ class Lowered:
             strides = node.attributes["strides"]
             self._store_parts(node, buffer, ((place, strides) for place in places(strides)))
         else:
-            made = node.inputs[0] if self._repeats(node) else node
-            axes, index = axes_of(made.shape)
-            self._add(axes, buffer, index, self.operand(made)(index), made.shape)
+            self._copy(node.inputs[0] if self._repeats(node) else node, buffer)
 
     def _repeats(self, node: Operation) -> bool:
         """Whether a node lies in memory as what is repeated along axes of its own, which divide no index of lanes."""
@@ -184,9 +179,8 @@ class Lowered:
         """Copy the base, then make the updates one position after another."""
         base, updates, *indices = node.inputs
         selected = node.attributes["axes"]
-        axes, index = axes_of(base.shape)
         if self._buffers.get(id(base)) is not buffer:
-            self._add(axes, buffer, index, self.operand(base)(index))
+            self._copy(base, buffer)
         if not updates.size:
             return
         axes, index = axes_of(updates.shape)
@@ -214,13 +208,13 @@ class Lowered:
             value = self.operand(part)(index)
             if part.size:
                 spread = [i * stride + start for i, stride, start in zip(index, strides, first)]
-                self._add(axes, buffer, spread, value)
+                self._add(axes, buffer, element(spread, buffer.shape), value)
 
     def _link(self, node: Operation, buffer: Buffer) -> None:
         """Each position takes along what its place holds, the position before it, and leaves its own number there."""
         (places,), extent = node.inputs, node.attributes["extent"]
         axes, index = axes_of(node.shape)
-        self._add(axes, buffer, index, Literal(-1, node.dtype))
+        self._add(axes, buffer, element(index, node.shape), Literal(-1, node.dtype))
         if not places.size:
             return
         axes, (position,) = axes_of(places.shape)
@@ -232,17 +226,14 @@ class Lowered:
         number = Store(buffer, offset, Position(position), (), dynamic, "set")
         self.kernels.append(Kernel(axes, (Store(buffer, position + extent, before), number)))
 
-    def _add(
-        self,
-        axes: tuple[Axis, ...],
-        buffer: Buffer,
-        index: Sequence[Affine],
-        value: Expression,
-        shape: tuple[int, ...] | None = None,
-    ) -> None:
-        """A kernel that stores ``value`` at an index of the buffer, or of the buffer in another ``shape``."""
-        store = Store(buffer, element(index, buffer.shape if shape is None else shape), _without_empty(value))
-        self.kernels.append(Kernel(axes, (store,)))
+    def _copy(self, node: Node, buffer: Buffer) -> None:
+        """A kernel that stores all of ``node``, in its order, in a buffer that may have another shape."""
+        axes, index = axes_of(node.shape)
+        self._add(axes, buffer, element(index, node.shape), self.operand(node)(index))
+
+    def _add(self, axes: tuple[Axis, ...], buffer: Buffer, place: Affine, value: Expression) -> None:
+        """A kernel that stores ``value`` at a place in the buffer."""
+        self.kernels.append(Kernel(axes, (Store(buffer, place, _without_empty(value)),)))
 
 
 def lower(graph: Graph, target: Processor) -> Lowered:
@@ -292,37 +283,33 @@ def _without_empty(value: Expression) -> Expression:
     return rebuilt(value, neutral, {}) if any(map(is_empty, walk(value))) else value
 
 
-def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> set[int]:
+def _choose_stored(graph: Graph, inlined: set[int]) -> set[int]:
     """The nodes that get a buffer; those ``inlined`` get none whatever they cost.
 
     What is stored because it is deep cuts what else would be computed in one place: then others are read apart.
     """
-    readers = readers_of(order)  # ``x + x`` evaluates ``x`` once
-    apart = _read_apart(graph, order)
+    readers = readers_of(graph.nodes())  # ``x + x`` evaluates ``x`` once
+    apart = _read_apart(graph)
     while True:
-        stored, cost = _stored_of(graph, order, inlined, readers, apart)
-        more = _read_apart(graph, order, stored) - apart - stored
+        stored, cost = _stored_of(graph, inlined, readers, apart)
+        more = _read_apart(graph, stored) - apart - stored
         if not any(cost[key] > RECOMPUTE_COST for key in more):
             return stored
         apart |= more
 
 
 def _stored_of(
-    graph: Graph,
-    order: Sequence[Node],
-    inlined: Set[int],
-    readers: Mapping[int, list[Operation]],
-    apart: Set[int],
+    graph: Graph, inlined: Set[int], readers: Mapping[int, list[Operation]], apart: Set[int]
 ) -> tuple[set[int], dict[int, float]]:
     """The nodes to store, and what each costs where it is read, if those ``apart`` are read in several places."""
     users = {key: len(nodes) for key, nodes in readers.items()}
-    summed = _summed_behind(order)
+    summed = _summed_behind(graph.nodes())
     stored = {id(node) for node in graph.outputs}
     cost: dict[int, float] = {}
     depth: dict[int, int] = {}
     products: dict[int, int] = {}
     finished = _Finished(readers, stored)
-    for node in order:
+    for node in graph.nodes():
         depth[id(node)] = 1 + max((depth[id(x)] for x in node.inputs if id(x) not in stored), default=0)
         if not isinstance(node, Operation):
             cost[id(node)] = 0.0
@@ -345,9 +332,8 @@ def _stored_of(
         several = users.get(id(node), 0) > 1
         most = RECOMPUTE_COST if id(node) in apart else DEEPEST_COST
         products[id(node)] = _products_added(node, products, users)
-        added = (
-            several and products[id(node)] > 1
-        )  # in the same registers, if they are stored once, as their sum
+        # Products are added in the same registers, if they are stored once, as their sum.
+        added = several and products[id(node)] > 1
         ends = (finished.includes(node) and id(node) in apart) or finished.gives_way(node, apart)
         if node.operator.stored or added or ends or own > most or depth[id(node)] > DEEPEST_VALUE:
             stored.add(id(node))
@@ -413,14 +399,14 @@ def _is_function_of(child: Node, node: Operation) -> bool:
     )
 
 
-def _read_apart(graph: Graph, order: Sequence[Node], stored: Set[int] = frozenset()) -> set[int]:
+def _read_apart(graph: Graph, stored: Set[int] = frozenset()) -> set[int]:
     """The nodes that would be computed several times if they were not ``stored``.
 
     Where all users are elementwise functions that end in one, the node is computed once for it.
     """
     apart: set[int] = set()
     ends: dict[int, set[int]] = {id(node): {id(node)} for node in graph.outputs}
-    for node in reversed(order):
+    for node in reversed(graph.nodes()):
         found = ends.setdefault(id(node), set())
         if len(found) > 1:
             apart.add(id(node))
