@@ -101,6 +101,7 @@ class _Join:
     edges: list[tuple[str, dict[str, _Value]]] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class Unit:
     """Functions compiled together: their records, the constants that they name, and what they call elsewhere.
 
@@ -108,19 +109,14 @@ class Unit:
     module as other text.
     """
 
-    def __init__(
-        self,
-        records: Mapping[str, Record],
-        constants: Mapping[str, Any] | None = None,
-        external: Mapping[str, str] | None = None,
-        defined: Mapping[str, str] | None = None,
-    ) -> None:
-        self.records = dict(records)
-        self.constants = dict(constants or {})
-        self.external = dict(external or {})
-        self.signatures = {
-            name: _signature(text) for name, text in {**self.external, **(defined or {})}.items()
-        }
+    records: Mapping[str, Record]
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    external: Mapping[str, str] = field(default_factory=dict)
+    defined: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        called = {**self.external, **self.defined}
+        self.signatures = {name: _signature(text) for name, text in called.items()}
 
     def compiled(self, *texts: str) -> str:
         """The functions of the texts as LLVM IR, with declarations of what they call."""
@@ -268,10 +264,10 @@ class _Writer:
                     self.statements(branch)
                     self.go(after)
                 self.open(after)
-            case ast.While(test, body):
-                self.loop(test, body, node)
-            case ast.For(ast.Name() as target, ast.Call(args=[*first, end]), body):
-                self.counted(target, first, end, body, node)
+            case ast.While(test):
+                self.loop(node, test)
+            case ast.For(ast.Name() as target, ast.Call(args=[*first, end])):
+                self.counted(node, target, first, end)
             case ast.Break():
                 self.go(self.loops[-1][1])
             case ast.Continue():
@@ -279,10 +275,11 @@ class _Writer:
             case _:
                 raise ValueError(f"{ast.unparse(node)}: no statement of this language")
 
-    def loop(
-        self, test: ast.expr, body: Sequence[ast.stmt], node: ast.stmt, step: ast.stmt | None = None
-    ) -> None:
-        """``while test: body``; ``step`` is done after each turn, also one that is left by ``continue``."""
+    def loop(self, node: ast.While | ast.For, test: ast.expr, step: ast.stmt | None = None) -> None:
+        """The body of ``node`` while ``test`` holds.
+
+        ``step`` is done after each turn, also one that ``continue`` leaves.
+        """
         head, inside, onward, after = (self.join() for _ in range(4))
         assert self.known is not None
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -296,7 +293,7 @@ class _Writer:
         self.branch(test, inside, after)
         self.loops.append((onward, after))
         self.open(inside)
-        self.statements(body)
+        self.statements(node.body)
         self.loops.pop()
         self.go(onward)
         self.open(onward)
@@ -309,20 +306,13 @@ class _Writer:
         )
         self.open(after)
 
-    def counted(
-        self,
-        target: ast.Name,
-        first: Sequence[ast.expr],
-        end: ast.expr,
-        body: Sequence[ast.stmt],
-        node: ast.stmt,
-    ) -> None:
+    def counted(self, node: ast.For, target: ast.Name, first: Sequence[ast.expr], end: ast.expr) -> None:
         """``for target in range(first, end)``; the end is looked at once."""
         stop = ast.Name(f"{target.id} end", ast.Load())
         self.assign(stop, self.value(end))
         self.assign(target, self.value(first[0]) if first else _Value("i64", "0"))
         step = ast.AugAssign(target, ast.Add(), ast.Constant(1))
-        self.loop(ast.Compare(ast.Name(target.id, ast.Load()), [ast.Lt()], [stop]), body, node, step)
+        self.loop(node, ast.Compare(ast.Name(target.id, ast.Load()), [ast.Lt()], [stop]), step)
 
     # Values.
 
