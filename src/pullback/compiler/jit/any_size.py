@@ -22,7 +22,7 @@ from pullback.compiler.jit.named import (
 from pullback.compiler.jit.request import Request
 from pullback.compiler.jit.retraces import note_one_size
 from pullback.compiler.legalise.padded import with_capacity
-from pullback.compiler.programs.requested import Requested
+from pullback.compiler.programs.executable import Requested
 from pullback.compiler.runtime.arguments import conform
 from pullback.compiler.runtime.program import Program
 from pullback.graph import Type

@@ -22,9 +22,8 @@ from pullback.compiler.jit.request import ClosesOver, Request
 from pullback.compiler.jit.retraces import note_retrace
 from pullback.compiler.jit.specialised import Latest, Specialised
 from pullback.compiler.programs.budget import budget_bytes, within
-from pullback.compiler.programs.executable import Report, make_executable
+from pullback.compiler.programs.executable import Report, Requested, make_executable
 from pullback.compiler.programs.nans import explain_nan, has_nan
-from pullback.compiler.programs.requested import Requested
 from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.objects import CallableObject, called_directly, set_entry

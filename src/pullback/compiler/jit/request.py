@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pullback.compiler.jit.draws import without_draws
-from pullback.compiler.programs.requested import Requested
+from pullback.compiler.programs.executable import Requested
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Node, Type
 from pullback.graph.named import sizes_under_way

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pullback.compiler.programs.executable import Need, decided, needed
-from pullback.compiler.programs.requested import Requested
+from pullback.compiler.programs.executable import Need, Requested, decided, needed
 from pullback.control.schedules import Found, Levels, most_levels
 from pullback.errors import MemoryBudgetError
 

@@ -21,7 +21,6 @@ from pullback.compiler.legalise.parts import with_parts
 from pullback.compiler.programs.collector import young_collections_only
 from pullback.compiler.programs.outside import BoundCall
 from pullback.compiler.programs.progress import shown_progress
-from pullback.compiler.programs.requested import Requested
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
@@ -45,18 +44,30 @@ from pullback.graph import (
     results,
 )
 from pullback.operators.indexing import range_error
+from pullback.tracing.trees import Structure
 from pullback.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from pullback.compiler.build import Built, Stage, Watch
     from pullback.compiler.lowering.items import HostCall
 
-__all__ = ["Executable", "Need", "Report", "decided", "make_executable", "needed"]
+__all__ = ["Executable", "Need", "Report", "Requested", "decided", "make_executable", "needed"]
 
 
 def _builder() -> ModuleType:
     """What builds programs, imported where one is built: a program from the cache starts sooner without it."""
     return undisturbed(lambda: import_module("pullback.compiler.build"))
+
+
+class Requested(NamedTuple):
+    """What is to be compiled: a graph, and what ``jit`` knows of its arguments and results."""
+
+    graph: Graph
+    out_structure: Structure
+    offered: dict[int, int]
+    """Which argument each result may take over, by number."""
+    carried: bool
+    """Whether the donated arguments are, in order, the first results."""
 
 
 @dataclass(frozen=True)
