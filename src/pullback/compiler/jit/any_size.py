@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,21 +108,15 @@ class AnySize:
         self._request = request
         self._traced: dict[Any, tuple[Requested, list[NamedSize]]] = {}
         self._instances: dict[Any, Instance] = {}
-        self._calls: dict[tuple[Structure, tuple[Type, ...]], Sized | None] = {}
+        self.sized = cache(self._sized)
         self._noted = False
 
-    def sized(self, structure: Structure, types: tuple[Type, ...]) -> Sized | None:
+    def _sized(self, structure: Structure, types: tuple[Type, ...]) -> Sized | None:
         """How a program for any size is called here; None where these sizes have one of their own.
 
         That is so for sizes that are too small, and those at which the function is another one: it is traced for each.
         Raises ``NamedAxisError`` where there is no program for any size, however small it is here.
         """
-        key = structure, types
-        if key not in self._calls:
-            self._calls[key] = self._sized(structure, types)
-        return self._calls[key]
-
-    def _sized(self, structure: Structure, types: tuple[Type, ...]) -> Sized | None:
         call = self.shapes.call(structure, types)
         if not call.names:
             return None

@@ -12,6 +12,7 @@ stands for the call is one operation (``control/compiled.py``), whose batch and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,15 @@ from pullback.transforms.named import is_collective
 __all__ = ["Inside"]
 
 
+@dataclass(frozen=True, eq=False)
 class Inside:
     """The graphs of a compiled function that stand for its calls within transformations."""
 
-    def __init__(self, function: Callable[..., Any], check_nan: bool, flush_subnormals: bool) -> None:
-        self.known: dict[tuple[Structure, tuple[Type, ...]], tuple[Body, Structure]] = {}
-        """By structures and types of arguments the graph, and the structure of its results."""
-        self._function = function
-        self._compile = _compiler(check_nan, flush_subnormals)
+    function: Callable[..., Any]
+    check_nan: bool
+    flush_subnormals: bool
+    known: dict[tuple[Structure, tuple[Type, ...]], tuple[Body, Structure]] = field(default_factory=dict)
+    """By structures and types of arguments the graph, and the structure of its results."""
 
     def call(
         self, leaves: Sequence[Any], structure: Structure, note: Callable[[Structure, tuple[Type, ...]], None]
@@ -49,7 +51,7 @@ class Inside:
         types = tuple([leaf_type(leaf) for leaf in leaves])
         found = self.known.get((structure, types))
         if found is None:
-            traced = traced_once(self._function, structure, types)
+            traced = traced_once(self.function, structure, types)
             if traced.free or any(map(is_collective, every_node(traced.graph))):
                 return traced.evaluate(leaves)
             note(structure, types)
@@ -58,13 +60,10 @@ class Inside:
         body, out_structure = found
         return out_structure.unflatten(applied_compiled(body, [as_array_node(leaf) for leaf in leaves]))
 
-
-def _compiler(check_nan: bool, flush_subnormals: bool) -> Callable[[Graph], Run]:
-    """How graphs are compiled, by the settings of ``jit``."""
-
-    def compiled(graph: Graph) -> Run:
-        program = make_executable(graph, {}, flush_subnormals=flush_subnormals).program
-        if not check_nan:
+    def _compile(self, graph: Graph) -> Run:
+        """The graph compiled by the settings of ``jit``."""
+        program = make_executable(graph, {}, flush_subnormals=self.flush_subnormals).program
+        if not self.check_nan:
             return program
 
         def checked(*arrays: np.ndarray) -> Sequence[np.ndarray]:
@@ -74,5 +73,3 @@ def _compiler(check_nan: bool, flush_subnormals: bool) -> Callable[[Graph], Run]
             return results
 
         return checked
-
-    return compiled

@@ -14,6 +14,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,7 +128,7 @@ class NamedShapes:
             raise NamedAxisError(
                 f"shapes= has {len(self.names)} names, {', '.join(self.names)}; there can be {len(STAND_INS)}"
             )
-        self._found: dict[Structure, list[tuple[int, str, tuple[Any, ...]]]] = {}
+        self._named = cache(self._of_leaves)
 
     def _checked(self, path: Any, axes: Any) -> tuple[Any, ...]:
         root = path.split(".")[0] if isinstance(path, str) else None
@@ -151,12 +152,9 @@ class NamedShapes:
 
     def call(self, structure: Structure, types: Sequence[Type]) -> NamedCall:
         """The sizes in a call; raises ``NamedAxisError`` for arguments of other shapes, or sizes that differ."""
-        named = self._found.get(structure)
-        if named is None:
-            named = self._found[structure] = self._of_leaves(structure)
         sizes: dict[str, tuple[int, str, int]] = {}
         leaves: list[list[tuple[int, str]]] = [[] for _ in types]
-        for leaf, name, wanted in named:
+        for leaf, name, wanted in self._named(structure):
             type = types[leaf]
             _refuse_other_shape(name, wanted, type)
             for axis, axis_name in enumerate(wanted):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache, partial
 
 from pullback.compiler.schedules.contraction_schedules import schedule_contraction
 from pullback.compiler.schedules.cost import SHARED_BY
@@ -32,14 +33,8 @@ class Schedules:
         self.sharers = target.sharers
         self.shares: Mapping[Buffer, float] = {}
         """What part of the rows that numbers in a buffer may name there will be, where they are counted."""
-        self._known: dict[Kernel, Schedule] = {}
-
-    def of(self, kernel: Kernel) -> Schedule:
-        """The schedule of ``kernel``."""
-        known = self._known.get(kernel)
-        if known is None:
-            known = self._known[kernel] = choose_schedule(kernel, self.target)
-        return known
+        self.of = cache(partial(choose_schedule, target=self.target))
+        """The schedule of a kernel."""
 
     def share(self, index: Expression) -> float:
         """What part of the rows that ``index`` may name there will be."""
