@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,8 @@ def unlike_at(graph: Graph, sizes: Sequence[NamedSize], numbers: Sequence[int], 
     """A node of ``graph`` that is another one in ``other``, where ``sizes`` are ``numbers``; None if none is."""
     with named_sizes(sizes):
         graph, other = without_rules(graph), without_rules(other)
-        return _Comparison(sizes, numbers, graph.inputs, other.inputs).unlike(graph.outputs, other.outputs)
+        compared = _Comparison(_Side(sizes, numbers), dict(zip(graph.inputs, other.inputs, strict=True)))
+        return compared.unlike(graph.outputs, other.outputs)
 
 
 class _Side:
@@ -109,18 +111,13 @@ class _Side:
         return self._values[node]
 
 
+@dataclass(eq=False)
 class _Comparison:
-    """Two graphs, compared pair by pair from their results on."""
+    """Two graphs, compared pair by pair from their results on; ``partners`` are their variables."""
 
-    def __init__(
-        self,
-        sizes: Sequence[NamedSize],
-        numbers: Sequence[int],
-        inputs: Sequence[Variable],
-        others: Sequence[Variable],
-    ) -> None:
-        self._at, self._as_it_is = _Side(sizes, numbers), _Side()
-        self._partners: dict[Node, Node] = dict(zip(inputs, others, strict=True))
+    at: _Side
+    partners: dict[Node, Node]
+    as_it_is: _Side = field(default_factory=_Side)
 
     def unlike(self, outputs: Sequence[Node], others: Sequence[Node]) -> Node | None:
         """The first node found that is another one; that there are as many results is for the caller to see."""
@@ -137,22 +134,22 @@ class _Comparison:
 
     def _alike(self, a: Node, b: Node) -> _Pairs | None:
         """What is left to compare of two nodes; None where they differ."""
-        if _told(self._at.type(a.type)) != _told(b.type):
+        if _told(self.at.type(a.type)) != _told(b.type):
             return None
         if isinstance(a, Operation) and isinstance(b, Operation) and a.operator is b.operator:
             inside = self._inside(a, b)
             if inside is not None:
                 return inside
-        if self._partners.get(a) is b:
+        if self.partners.get(a) is b:
             return []
-        one = self._at.value(a)
-        two = None if one is None else self._as_it_is.value(b)
+        one = self.at.value(a)
+        two = None if one is None else self.as_it_is.value(b)
         return [] if two is not None and np.asarray(one).tobytes() == np.asarray(two).tobytes() else None
 
     def _inside(self, a: Operation, b: Operation) -> _Pairs | None:
         """The inputs and the results of regions that must be alike; None where the operations differ."""
         captured = _CAPTURED.get(a.operator.name)
-        if _shown(a, self._at) != _shown(b, self._as_it_is) or (captured is None and regions(a)):
+        if _shown(a, self.at) != _shown(b, self.as_it_is) or (captured is None and regions(a)):
             return None
         own, owned = (
             [
@@ -170,7 +167,7 @@ class _Comparison:
         for region, other in zip(regions(a), regions(b)):
             variables, outputs = _opened(region, a, own)
             partners, others = _opened(other, b, owned)
-            self._partners.update(zip(variables, partners))
+            self.partners.update(zip(variables, partners))
             pairs += zip(outputs, others)
         return pairs
 
