@@ -39,7 +39,6 @@ def emit_packed_contraction(
     """Run the blocks between ``ends``; neighbours share their rows."""
     f, packing = values.f, schedule.packing
     (axis,) = schedule.contraction.rows
-    blocks = _Blocks(values, schedule, axis)
     with f.loop(ends.low, ends.high) as loop:
         row_block = f.value(f"udiv i64 {loop.index}, {packing.column_blocks}")
         column_block = f.value(f"urem i64 {loop.index}, {packing.column_blocks}")
@@ -47,7 +46,7 @@ def emit_packed_contraction(
         end = f.value(f"add i64 {first_row}, {packing.block_rows}")
         last_row = f.smaller(end, axis.extent)
         first_panel = f.value(f"mul i64 {column_block}, {packing.panels}")
-        blocks.run(first_row, last_row, first_panel)
+        _Block(values, schedule, first_row, first_panel).run(last_row)
 
 
 @dataclass(frozen=True)
@@ -96,32 +95,28 @@ class _Panel:
         return self.sizes[0]
 
 
-class _Blocks:
-    first_row: str
-    """The first row of the block that is being run."""
-    first_panel: str
-    """The first of its panels."""
-    following: str
-    """The first panel of the next block of columns."""
+class _Block:
+    """A block of rows and columns, from its first row and its first panel on."""
 
-    def __init__(self, values: Values, schedule: PackedContraction, axis: Axis) -> None:
+    def __init__(self, values: Values, schedule: PackedContraction, first_row: str, first_panel: str) -> None:
         product, packing = schedule.contraction, schedule.packing
-        self.values, self.product, self.packing, self.axis = values, product, packing, axis
+        self.values, self.product, self.packing = values, product, packing
+        self.first_row, self.first_panel, (self.axis,) = first_row, first_panel, product.rows
         self.f, self.scratch = values.f, values.f["scratch"]
         dtype = product.accumulator.dtype
         self.kind, self.panel = memory_type(dtype), Buffer("panel", dtype, ())
         self.pitch = packing.depth * packing.width
-        row = Affine.of(axis) * (packing.panels * packing.width)
+        row = Affine.of(self.axis) * (packing.panels * packing.width)
         self.waiting = Load(Buffer("waiting", dtype, ()), row + Affine.of(product.columns))
         """Where a tile's sums of a panel are between rounds."""
+        self.following = self.f.value(f"add i64 {first_panel}, {packing.panels}")
+        """The first panel of the next block of columns."""
 
     def _at(self, pointer: str, ahead: int | str) -> str:
         return self.f.ahead(pointer, self.kind, ahead)
 
-    def run(self, first_row: str, last_row: str, first_panel: str) -> None:
+    def run(self, last_row: str) -> None:
         """Pack the block's panels, then run all of its rows over them; once for each round."""
-        self.first_row, self.first_panel = first_row, first_panel
-        self.following = self.f.value(f"add i64 {first_panel}, {self.packing.panels}")
 
         def run(turn: _Round) -> None:
             for segment in turn.segments:
