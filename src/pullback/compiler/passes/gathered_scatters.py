@@ -49,6 +49,8 @@ from pullback.operators.shapes import broadcast, reshape
 
 __all__ = ["gathered_scatters"]
 
+_Table = tuple[NDArray[np.int64], NDArray[np.bool_]]
+"""For each place the numbers of its updates, and which of them there are."""
 Places = tuple[NDArray[np.int64], ...]
 """Where elements stand, for each of the leading axes of an array; all of one shape."""
 
@@ -64,7 +66,7 @@ def _gathered_scatters(graph: Graph) -> Graph:
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         table = found.get(node)
-        again = None if table is None else _gathered(node, *table, moved)
+        again = None if table is None else _gathered(node, table, moved)
         made[node] = apply(node.operator, inputs, node.attributes) if again is None else again
         return made[node]
 
@@ -74,8 +76,8 @@ def _gathered_scatters(graph: Graph) -> Graph:
 # -- which updates an element has
 
 
-def _table(node: Node) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
-    """For each place the numbers of its updates, and which of them there are, if they make an even table."""
+def _table(node: Node) -> _Table | None:
+    """The updates that ``node`` sums, if they make an even table."""
     if not isinstance(node, Operation) or node.operator.name != "scatter_add" or node.dtype.kind != "f":
         return None
     base, updates, *indices = node.inputs
@@ -117,14 +119,9 @@ def _known(node: Node) -> NDArray[np.int64] | None:
 # -- the sum
 
 
-def _gathered(
-    node: Operation,
-    table: NDArray[np.int64],
-    there: NDArray[np.bool_],
-    moved: _Moved,
-) -> Node:
-    """What ``node`` sums, with the updates that ``table`` names for each place."""
-    base, updates, *indices = node.inputs
+def _gathered(node: Operation, known: _Table, moved: _Moved) -> Node:
+    """What ``node`` sums, with the updates that are ``known`` of each place."""
+    (table, there), (base, updates, *indices) = known, node.inputs
     axes = node.attributes["axes"]
     places = np.unravel_index(table, indices[0].shape) if indices[0].ndim else ()
     rest = updates.shape[indices[0].ndim :]

@@ -241,14 +241,14 @@ def _input_gradient(target: Processor, node: Operation) -> Node | None:
     y, w = placed.inputs[0], node.inputs[1]
     low = padded.attributes["low"] if padded is not None else (0,) * placed.ndim
     sizes, whole = dict(zip(w_layout, w.shape)), dict(zip(out_layout, node.shape))
-    starts, stops = dict.fromkeys(out_layout, 0), dict(whole)
+    kept = dict[str, tuple[int, int, int]]()
     for axis, label in enumerate(x_layout):
         if label.isdigit():
             reach = (sizes[label] - 1) * attributes["dilations"][int(label)]
-            starts[label] = reach - low[axis]
-            stops[label] = starts[label] + whole[label]
-            whole[label] = placed.shape[axis] + reach
-            if starts[label] < 0 or stops[label] > whole[label]:
+            start = reach - low[axis]
+            stop = start + whole[label]
+            kept[label], whole[label] = (start, stop, 1), placed.shape[axis] + reach
+            if start < 0 or stop > whole[label]:
                 return None
         elif low[axis] or node.inputs[0].shape[axis] != placed.shape[axis]:
             return None
@@ -258,15 +258,11 @@ def _input_gradient(target: Processor, node: Operation) -> Node | None:
     visits = READ_AND_WRITTEN * cycles_of_visits(y.size, elements, run, lanes)
     if visits >= _sweep(placed.size, elements, lanes):
         return None
-    return _spread(node, placed, whole, starts, stops)
+    return _spread(node, placed, whole, kept)
 
 
 def _spread(
-    node: Operation,
-    placed: Operation,
-    whole: dict[str, int],
-    starts: dict[str, int],
-    stops: dict[str, int],
+    node: Operation, placed: Operation, whole: dict[str, int], wanted: dict[str, tuple[int, int, int]]
 ) -> Node:
     """A scatter of the window's multiples, and the wanted part of its result."""
     attributes, w = node.attributes, node.inputs[1]
@@ -302,7 +298,7 @@ def _spread(
     if not is_finite(w):
         updates = rarely(rare, filled(0, updates), updates)
     made: Node = scatter_add(filled(0, y, target), updates, *indices, axes=tuple(range(len(target))))
-    made = sliced(made, out_layout, {label: (starts[label], stops[label], 1) for label in out_layout})
+    made = sliced(made, out_layout, wanted)
     if is_finite(w):
         return made
     again = _turned(ordered(arranged, kept, w_layout), w_layout)
