@@ -16,6 +16,7 @@ It is done where the cost model finds fewer cycles so, for all kernels together 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,16 +24,19 @@ from dataclasses import dataclass, replace
 from pullback.compiler.kernels.canonicalise import coalesced_rows
 from pullback.compiler.kernels.order import Users, sort_kernels
 from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.columns import in_blocks
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import (
     DEEPEST_VALUE,
     FEWEST_UNROLLED_VECTORS,
     MOST_JOINED_FUNCTIONS,
     MOST_UNROLLED_FUNCTIONS,
+    REDUCED_VECTOR,
+    ROW_OVERHEAD,
+    WAITING,
     WORTH_UNROLLING,
-    cycles_along_rows,
     cycles_of_epilogue,
-    cycles_of_rows,
+    vector_cycles,
 )
 from pullback.compiler.schedules.lanes import filled
 from pullback.compiler.schedules.map import MapSchedule
@@ -46,8 +50,10 @@ from pullback.loops import (
     Expression,
     Kernel,
     Load,
+    Reduce,
     Store,
     matched,
+    operands_of,
     turns_of,
 )
 from pullback.loops.chains import CHAINED, chained
@@ -68,7 +74,7 @@ class _Written:
     def pays(self, schedules: Schedules) -> bool:
         """Whether it takes less."""
         row, lanes = self.kernel.axes[-1], schedules.lanes(self.kernel)
-        along = cycles_along_rows(self.kernel, row, lanes, schedules.target) / filled(row.extent, lanes)
+        along = _cycles_along_rows(self.kernel, row, lanes, schedules.target) / filled(row.extent, lanes)
         return along < WORTH_UNROLLING * self.now
 
 
@@ -134,9 +140,9 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
         return None
     elif not kernel.reductions and coalesced_rows(kernel).axes[-1] is not kernel.axes[-1]:
         # All axes may be one: then lanes lie along all of it.
-        now = cycles_along_rows(kernel, kernel.axes[-1], 1, target) * turns_of(short)
+        now = _cycles_along_rows(kernel, kernel.axes[-1], 1, target) * turns_of(short)
     else:
-        now = cycles_of_rows(kernel, row, lanes, target)
+        now = _cycles_of_rows(kernel, row, lanes, target)
     stores = kernel.with_reductions(chained).stores
     parts = [
         part
@@ -218,6 +224,69 @@ def _depth(kernel: Kernel) -> int:
     for e in kernel.expressions():
         depth[e] = 1 + max((depth[operand] for operand in e.operands), default=0)
     return max(depth.values())
+
+
+# ---------------------------------------------------------------------- cycles
+
+
+def _cycles_along_rows(kernel: Kernel, row: Axis, lanes: int, target: Processor) -> float:
+    """Cycles of a vector of rows of a kernel that is written out, each function one for all of them.
+
+    What lies in rows takes as many shuffles for each vector as its step has bits.
+    """
+    users = Counter(operand for e in kernel.expressions() for operand in e.operands)
+    adds = {
+        operand
+        for e in kernel.expressions()
+        for operand in (*operands_of(e, "add"), *operands_of(e, "subtract"))
+    }
+    cycles = 0.0
+    for e in kernel.expressions():
+        if row not in e.axes:
+            continue
+        if isinstance(e, Load):
+            cycles += lanes if e.dynamic else _column_cycles(abs(e.offset.coefficient(row)), lanes)
+        elif not (e in adds and users[e] == 1 and operands_of(e, "multiply")):
+            cycles += vector_cycles(e, target)
+    cycles += sum(_column_cycles(store.offset.coefficient(row), lanes) + 0.5 for store in kernel.stores)
+    return WAITING * cycles
+
+
+def _cycles_of_rows(kernel: Kernel, row: Axis, lanes: int, target: Processor) -> float:
+    """Cycles of as many rows, one after another, of a map as it is: vectors inside each row, which may not be full."""
+    inside = kernel.axes[kernel.axes.index(row) + 1 :]
+    cycles = float(ROW_OVERHEAD)
+    for store in kernel.stores:
+        axes = (*inside, *store.inner)
+        lane = axes[-1] if axes else None
+        cycles += 2.0 * _vectors(axes, lane, lanes)
+        seen: set[int] = set()
+        stack = [(root, axes, lane) for root in store.roots()]
+        while stack:
+            e, around, lane = stack.pop()
+            if id(e) in seen or not e.axes:
+                continue
+            seen.add(id(e))
+            turns = _vectors([axis for axis in around if axis in e.axes], lane, lanes)
+            cycles += turns * (0.5 if isinstance(e, Load) else vector_cycles(e, target))
+            if isinstance(e, Reduce):
+                if lane not in e.axes:  # lanes lie along the sum
+                    cycles += REDUCED_VECTOR * turns
+                    lane = e.over[-1]
+                around = (*around, *e.over)
+            stack.extend((operand, around, lane) for operand in e.operands)
+    return lanes * cycles
+
+
+def _vectors(axes: Collection[Axis], lane: Axis | None, lanes: int) -> int:
+    """Turns of loops over ``axes`` with vectors along ``lane``."""
+    return math.prod([-(-axis.extent // lanes) if axis is lane else axis.extent for axis in axes])
+
+
+def _column_cycles(step: int, lanes: int) -> float:
+    """Cycles to read or to write a vector of elements that lie ``step`` apart, with others between them."""
+    width = lanes if in_blocks(step, lanes) else step
+    return max(0, width - 1).bit_length() + (1.5 if step > lanes else 0.5)
 
 
 # ---------------------------------------------------------------------- several kernels

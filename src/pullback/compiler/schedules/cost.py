@@ -1,17 +1,15 @@
 """The cost model: estimates in cycles of one core, and the sizes from which on something pays or fits.
 
 What is a fact of a processor, such as the width of its vectors or the latency of its caches, stands in its description
-(``compiler/target``); what is here holds for all of them. All that the compiler weighs against each other is here, so
-that two stages do not mean two things by one name.
+(``compiler/target``); what is here holds for all of them. All sizes that the compiler weighs against each other are
+here, so that two stages do not mean two things by one name.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from pullback.compiler.schedules.columns import in_blocks
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor
@@ -24,7 +22,6 @@ from pullback.loops import (
     Kernel,
     Load,
     Reduce,
-    operands_of,
     rare_case,
     turns_of,
     walk,
@@ -570,66 +567,6 @@ def cycles_of_epilogue(product: Contraction, lanes: int, target: Processor) -> f
     vectors = turns_of(product.rows) * -(-product.columns.extent // lanes)
     one = sum(vector_cycles(e, target) for e in walk(*(store.value for store in product.stores)))
     return vectors * (one + 2.0 * len(product.stores))
-
-
-def cycles_along_rows(kernel: Kernel, row: Axis, lanes: int, target: Processor) -> float:
-    """Cycles of a vector of rows of a kernel that is written out, each function one for all of them.
-
-    What lies in rows takes as many shuffles for each vector as its step has bits.
-    """
-    users = Counter(operand for e in kernel.expressions() for operand in e.operands)
-    adds = {
-        operand
-        for e in kernel.expressions()
-        for operand in (*operands_of(e, "add"), *operands_of(e, "subtract"))
-    }
-    cycles = 0.0
-    for e in kernel.expressions():
-        if row not in e.axes:
-            continue
-        if isinstance(e, Load):
-            cycles += lanes if e.dynamic else _column_cycles(abs(e.offset.coefficient(row)), lanes)
-        elif not (e in adds and users[e] == 1 and operands_of(e, "multiply")):
-            cycles += vector_cycles(e, target)
-    cycles += sum(_column_cycles(store.offset.coefficient(row), lanes) + 0.5 for store in kernel.stores)
-    return WAITING * cycles
-
-
-def cycles_of_rows(kernel: Kernel, row: Axis, lanes: int, target: Processor) -> float:
-    """Cycles of as many rows, one after another, of a map as it is: vectors inside each row, which may not be full."""
-    inside = kernel.axes[kernel.axes.index(row) + 1 :]
-    cycles = float(ROW_OVERHEAD)
-    for store in kernel.stores:
-        axes = (*inside, *store.inner)
-        lane = axes[-1] if axes else None
-        cycles += 2.0 * _vectors(axes, lane, lanes)
-        seen: set[int] = set()
-        stack = [(root, axes, lane) for root in store.roots()]
-        while stack:
-            e, around, lane = stack.pop()
-            if id(e) in seen or not e.axes:
-                continue
-            seen.add(id(e))
-            turns = _vectors([axis for axis in around if axis in e.axes], lane, lanes)
-            cycles += turns * (0.5 if isinstance(e, Load) else vector_cycles(e, target))
-            if isinstance(e, Reduce):
-                if lane not in e.axes:  # lanes lie along the sum
-                    cycles += REDUCED_VECTOR * turns
-                    lane = e.over[-1]
-                around = (*around, *e.over)
-            stack.extend((operand, around, lane) for operand in e.operands)
-    return lanes * cycles
-
-
-def _vectors(axes: Collection[Axis], lane: Axis | None, lanes: int) -> int:
-    """Turns of loops over ``axes`` with vectors along ``lane``."""
-    return math.prod([-(-axis.extent // lanes) if axis is lane else axis.extent for axis in axes])
-
-
-def _column_cycles(step: int, lanes: int) -> float:
-    """Cycles to read or to write a vector of elements that lie ``step`` apart, with others between them."""
-    width = lanes if in_blocks(step, lanes) else step
-    return max(0, width - 1).bit_length() + (1.5 if step > lanes else 0.5)
 
 
 def vector_cycles(expression: Expression, target: Processor) -> float:
