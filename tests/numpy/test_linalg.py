@@ -1,11 +1,13 @@
 """Linear algebra against NumPy: values, derivatives of both modes to second order, batches, and what is refused."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
 
 import pullback as pb
+import pullback.scipy.linalg
 from pullback.errors import MatrixError, ShapeError, TracingError
 from pullback.testing import check_grads
 
@@ -220,6 +222,46 @@ def test_the_cotangent_of_a_factor_is_compiled_by_halves(shape, dtype):
     np.testing.assert_allclose(compiled(a), gradient(a), **close)
     assert "host_call cholesky" not in compiled.inspect(a).loops
     assert "cholesky_cotangent" not in compiled.inspect(a).loops
+
+
+FACTORISED = {
+    "eigh": lambda a: tuple(np.linalg.eigh(a)),
+    "eigh of the upper triangle": lambda a: tuple(np.linalg.eigh(a, "U")),
+    "eigvalsh": np.linalg.eigvalsh,
+    "svd": lambda a: tuple(np.linalg.svd(a[..., :3], full_matrices=False)),
+    "svd of wide ones": lambda a: tuple(np.linalg.svd(a[..., :3, :], full_matrices=False)),
+    "svdvals": lambda a: np.linalg.svd(a, compute_uv=False),
+    "qr": lambda a: tuple(np.linalg.qr(a[..., :3])),
+    "qr of wide ones": lambda a: tuple(np.linalg.qr(a[..., :3, :])),
+    "gradient of det": pb.grad(lambda a: np.sum(np.linalg.det(a))),
+    "expm": pb.scipy.linalg.expm,
+}
+
+
+@pytest.mark.parametrize("function", FACTORISED.values(), ids=FACTORISED)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_factorisations_are_computed_without_python(function, dtype):
+    """By the routines of LAPACK's that NumPy calls, in double precision as there: signs of vectors are the same."""
+    a = np.random.default_rng(1).standard_normal((4, 5, 5)).astype(dtype)
+    compiled = pb.jit(function)
+    assert "host_call" not in re.sub("host_call lapack", "", compiled.inspect(a).loops)
+    for found, wanted in zip(pb.flatten(compiled(a))[0], pb.flatten(function(a))[0], strict=True):
+        assert found.dtype == dtype
+        np.testing.assert_allclose(
+            found, wanted, rtol=0, atol=20 * np.finfo(dtype).eps * np.abs(wanted).max()
+        )
+
+
+@pytest.mark.parametrize("name", ["eigh", "eigvalsh", "svd", "svdvals"])
+def test_what_has_no_factors_is_an_error(name):
+    with pytest.raises(MatrixError, match="did not converge"):
+        pb.jit(FACTORISED[name])(np.full((4, 5, 5), np.nan))
+
+
+def test_exponentials_of_one_batch_are_halved_each_by_itself():
+    a = np.stack([np.diag([scale, 0.5, -1.0]) for scale in (0.0, 1.0, 30.0, -700.0)])
+    found = pb.jit(pb.scipy.linalg.expm)(a)
+    np.testing.assert_allclose(found, [np.diag(np.exp(np.diagonal(x))) for x in a], rtol=1e-12)
 
 
 def test_the_triangle_that_is_not_read_has_no_derivative():

@@ -31,7 +31,7 @@ MATRICES = {
         "qr",
         "slogdet",
     ),
-    *("lapack_lu", "lapack_lu_solution", "lapack_positive_factor", "lapack_triangular_solution"),
+    *(name for name in OPERATORS if name.startswith("lapack_")),
     *("solve", "svd", "svdvals", "sylvester", "triangular_solve"),
 }
 COLLECTIVES = {"all_gather", "pmax", "pmin", "psum", "psum_scatter"}

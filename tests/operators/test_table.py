@@ -25,13 +25,7 @@ FINE = (FLOAT64, COMPLEX128)
 
 HOLDING = {"call", "compiled", "custom", "host_call", "no_derivative", "result", "scan", "switch", "while"}
 HOLDING |= {"all_gather", "pmax", "pmin", "psum", "psum_scatter"}
-HOLDING |= {
-    "fixed",
-    "lapack_lu",
-    "lapack_lu_solution",
-    "lapack_positive_factor",
-    "lapack_triangular_solution",
-}
+HOLDING |= {"fixed", *(name for name in OPERATORS if name.startswith("lapack_"))}
 """Operators of control flow, which have attributes that no case can name, and those that the compiler makes of others;
 ``tests/control``, ``tests/transforms`` and ``tests/compiler`` check them."""
 

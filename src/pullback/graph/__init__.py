@@ -29,7 +29,7 @@ from pullback.graph.node import (
 from pullback.graph.operator import OPERATORS, Case, Operator, Sample
 from pullback.graph.printer import format_graph
 from pullback.graph.results import pruned, result, results
-from pullback.graph.routine import InputAt, OutputAt, Routine, Scalar
+from pullback.graph.routine import InputAt, OutputAt, Routine, Scalar, WorkAt
 from pullback.graph.source import Source, current_source, written_at
 from pullback.graph.type import (
     DTYPES,
@@ -69,6 +69,7 @@ __all__ = [
     "TupleType",
     "Type",
     "Variable",
+    "WorkAt",
     "applied",
     "apply",
     "check",

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["InputAt", "OutputAt", "Routine", "Scalar", "number"]
+__all__ = ["InputAt", "OutputAt", "Routine", "Scalar", "WorkAt", "number"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,13 @@ class Scalar:
     by_value: bool = False
 
 
+@dataclass(frozen=True)
+class WorkAt:
+    """The address of the workspace, or so many bytes behind it: the same memory in each call."""
+
+    offset: int = 0
+
+
 def number(value: int) -> Scalar:
     """An integer of 64 bits, given itself.
 
@@ -68,7 +75,7 @@ class Routine:
     name: str
     address: int | None = field(compare=False)
     """Of this process; what else is said here is part of the code. ``None`` of what the compiler writes itself."""
-    arguments: tuple[InputAt | OutputAt | Scalar, ...]
+    arguments: tuple[InputAt | OutputAt | Scalar | WorkAt, ...]
     count: int = 1
     workspace: int = 0
     """Bytes of memory that the routine writes to while it runs: a result more, behind the operator's own."""

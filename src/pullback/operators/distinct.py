@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import Case, InputAt, Operator, OutputAt, Routine, Type
+from pullback.graph import Case, InputAt, Operator, OutputAt, Routine, Type, WorkAt
 from pullback.graph.routine import number
 from pullback.operators.batching import batch_first
 from pullback.operators.indexing import index_sample
@@ -53,7 +53,7 @@ def _routine(places: Type, extent: int) -> Routine:
     return Routine(
         "distinct",
         None,
-        (InputAt(0), OutputAt(0), OutputAt(1), number(math.prod(rows)), number(count), number(extent)),
+        (InputAt(0), OutputAt(0), WorkAt(), number(math.prod(rows)), number(count), number(extent)),
         workspace=96 * -(-extent // 64),
     )
 

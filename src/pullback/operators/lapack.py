@@ -10,10 +10,11 @@ LAPACK stores matrices by columns. A matrix of NumPy's is there its transpose: i
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,10 +28,22 @@ from pullback.graph import (
     Scalar,
     TupleType,
     Type,
+    WorkAt,
     results,
 )
 
-__all__ = ["address", "is_there", "lu", "lu_solution", "positive_factor", "triangular_solution"]
+__all__ = [
+    "address",
+    "eigenvalues",
+    "is_there",
+    "lu",
+    "lu_solution",
+    "orthogonal",
+    "positive_factor",
+    "singular_values",
+    "triangular_solution",
+    "triangulation",
+]
 
 Array = np.ndarray[Any, Any]
 _LETTER = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
@@ -96,16 +109,58 @@ def integer(dtype: np.dtype, name: str) -> np.dtype:
     return found[1]
 
 
+class _Work(NamedTuple):
+    """A workspace of so many elements; of as many as the routine asks for, which it is told behind, for ``None``."""
+
+    dtype: np.dtype
+    size: int | None = None
+
+
 def _routine(name: str, dtype: np.dtype, arguments: Sequence[Any], count: int) -> Routine:
     """The routine with ``arguments``; plain integers and letters become numbers of its own kind."""
     found = address(_LETTER[dtype] + name)
     assert found is not None, name
     where, kind = found
-    given = tuple(
-        Scalar(ord(x), _CHARACTER) if isinstance(x, str) else Scalar(x, kind) if isinstance(x, int) else x
-        for x in arguments
-    )
-    return Routine(_LETTER[dtype] + name, where, given, count)
+    wanted = iter(_wanted(where, kind, tuple(arguments)))
+    offset, given = 0, []
+    for argument in arguments:
+        if not isinstance(argument, _Work):
+            given.append(_given(argument, kind))
+            continue
+        given.append(WorkAt(offset))
+        size = argument.size
+        if size is None:
+            size = next(wanted)
+            given.append(Scalar(size, kind))
+        offset += -(-size * argument.dtype.itemsize // 8) * 8
+    return Routine(_LETTER[dtype] + name, where, tuple(given), count, workspace=offset)
+
+
+def _given(x: Any, kind: np.dtype) -> Any:
+    return Scalar(ord(x), _CHARACTER) if isinstance(x, str) else Scalar(x, kind) if isinstance(x, int) else x
+
+
+@cache
+def _wanted(where: int, kind: np.dtype, arguments: tuple[Any, ...]) -> list[int]:
+    """The sizes that a routine tells, each as the first element of a workspace, where it is told -1 for them."""
+    asked = [x for x in arguments if isinstance(x, _Work) and x.size is None]
+    if not asked:
+        return []
+    arrays: list[Array] = []
+    for argument in arguments:
+        given = _given(argument, kind)
+        whole = isinstance(given, Scalar)
+        arrays.append(
+            np.full(1, given.value, given.dtype) if whole else np.zeros(1, getattr(given, "dtype", None))
+        )
+        if argument in asked:
+            arrays.append(np.full(1, -1, kind))
+    _call(where, [array.ctypes.data for array in arrays])
+    return [int(array[0]) for array, behind in itertools.pairwise(arrays) if behind[0] == -1]
+
+
+def _call(where: int, addresses: Sequence[int]) -> None:
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(addresses))(where)(*addresses)
 
 
 def _called(routine: Routine, promised: TupleType, arrays: Sequence[Array]) -> list[Array]:
@@ -116,7 +171,7 @@ def _called(routine: Routine, promised: TupleType, arrays: Sequence[Array]) -> l
         if isinstance(argument, OutputAt) and argument.start is not None:
             outputs[argument.number][...] = inputs[argument.start]
     assert routine.address is not None
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(routine.arguments))(routine.address)
+    work = np.zeros(routine.workspace, np.uint8)
     for turn in range(routine.count):
         given: list[Any] = []
         kept = []
@@ -124,11 +179,12 @@ def _called(routine: Routine, promised: TupleType, arrays: Sequence[Array]) -> l
             if isinstance(argument, Scalar):
                 kept.append(np.array(argument.value, argument.dtype))
                 given.append(kept[-1].ctypes.data)
-                continue
-            assert isinstance(argument, (InputAt, OutputAt))
-            array = (inputs if isinstance(argument, InputAt) else outputs)[argument.number]
-            given.append(array.ctypes.data + turn * (array.nbytes // routine.count))
-        call(*given)
+            elif isinstance(argument, WorkAt):
+                given.append(work.ctypes.data + argument.offset)
+            else:
+                array = (inputs if isinstance(argument, InputAt) else outputs)[argument.number]
+                given.append(array.ctypes.data + turn * (array.nbytes // routine.count))
+        _call(routine.address, given)
     return outputs
 
 
@@ -150,6 +206,11 @@ def _operator(name: str, type_rule: Any, routine: Any) -> Operator:
 
 def _lead(x: Type) -> tuple[int, ...]:
     return x.shape[:-2]
+
+
+def _fault(x: Type, name: str) -> Type:
+    """What a routine says of each matrix."""
+    return Type(integer(x.dtype, name), _lead(x))
 
 
 def _lu_type(a: Type) -> TupleType:
@@ -222,3 +283,81 @@ def _triangular_routine(a: Type, b: Type, lower: bool, transposed: bool) -> Rout
 
 triangular_solution = _operator("lapack_triangular_solution", _triangular_type, _triangular_routine)
 """``x.T`` with ``t @ x = b`` for right-hand sides ``b.T``, and 0 if no zero is on the diagonal."""
+
+
+def _triangulation_type(a: Type) -> TupleType:
+    k = min(a.shape[-2:])
+    return TupleType.of([Type(a.dtype, a.shape), Type(a.dtype, (*_lead(a), k)), _fault(a, "geqrf")])
+
+
+def _triangulation_routine(a: Type) -> Routine:
+    columns, rows = a.shape[-2:]
+    given = (rows, columns, OutputAt(0, start=0), rows, OutputAt(1), _Work(a.dtype), OutputAt(2))
+    return _routine("geqrf", a.dtype, given, math.prod(_lead(a)))
+
+
+triangulation = _operator("lapack_triangulation", _triangulation_type, _triangulation_routine)
+"""Of ``a.T`` the triangle ``r.T``, above it the vectors of the reflections that lead to it, their factors, and 0."""
+
+
+def _orthogonal_type(reflections: Type, factors: Type) -> TupleType:
+    return TupleType.of([reflections, _fault(reflections, "orgqr")])
+
+
+def _orthogonal_routine(reflections: Type, factors: Type) -> Routine:
+    k, rows = reflections.shape[-2:]
+    dtype = reflections.dtype
+    given = (rows, k, k, OutputAt(0, start=0), rows, InputAt(1), _Work(dtype), OutputAt(1))
+    return _routine("orgqr", dtype, given, math.prod(_lead(reflections)))
+
+
+orthogonal = _operator("lapack_orthogonal", _orthogonal_type, _orthogonal_routine)
+"""``q.T`` of the first rows of what ``triangulation`` gives, and 0."""
+
+
+def _eigenvalues_type(a: Type, vectors: bool, lower: bool) -> TupleType:
+    return TupleType.of([Type(a.dtype, a.shape), Type(a.dtype, a.shape[:-1]), _fault(a, "syevd")])
+
+
+def _eigenvalues_routine(a: Type, vectors: bool, lower: bool) -> Routine:
+    n = a.shape[-1]
+    letters = "V" if vectors else "N", "L" if lower else "U"
+    works = _Work(a.dtype), _Work(integer(a.dtype, "syevd"))
+    given = (*letters, n, OutputAt(0, start=0), n, OutputAt(1), *works, OutputAt(2))
+    return _routine("syevd", a.dtype, given, math.prod(_lead(a)))
+
+
+eigenvalues = _operator("lapack_eigenvalues", _eigenvalues_type, _eigenvalues_routine)
+"""Of ``a.T`` the eigenvectors, each a row, if they are asked for, the eigenvalues, and 0 if these were found."""
+
+
+def _singular_values_type(a: Type, vectors: bool) -> TupleType:
+    columns, rows = a.shape[-2:]
+    k = min(rows, columns)
+    extents = ((columns, rows), (k,), *(((k, rows), (columns, k)) if vectors else ()))
+    return TupleType.of([*(Type(a.dtype, (*_lead(a), *extent)) for extent in extents), _fault(a, "gesdd")])
+
+
+def _singular_values_routine(a: Type, vectors: bool) -> Routine:
+    columns, rows = a.shape[-2:]
+    k = min(rows, columns)
+    u, v = (OutputAt(2), OutputAt(3)) if vectors else (OutputAt(0), OutputAt(0))
+    values = (OutputAt(0, start=0), rows, OutputAt(1))
+    works = _Work(a.dtype), _Work(integer(a.dtype, "gesdd"), 8 * k)
+    given = (
+        "S" if vectors else "N",
+        rows,
+        columns,
+        *values,
+        u,
+        rows,
+        v,
+        k,
+        *works,
+        OutputAt(4 if vectors else 2),
+    )
+    return _routine("gesdd", a.dtype, given, math.prod(_lead(a)))
+
+
+singular_values = _operator("lapack_singular_values", _singular_values_type, _singular_values_routine)
+"""Of ``a.T`` nothing, the singular values, if they are asked for ``u.T`` and ``v``, and 0 if these were found."""

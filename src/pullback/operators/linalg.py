@@ -38,6 +38,7 @@ from pullback.operators.varying import behind_matrices
 __all__ = [
     "BLOCK",
     "adjoint",
+    "blocks",
     "cholesky",
     "cholesky_cotangent",
     "cofactor",
@@ -48,6 +49,7 @@ __all__ = [
     "inv",
     "matrix_type",
     "nodes",
+    "pade_quotient",
     "pinv",
     "raising",
     "slogdet",
@@ -490,22 +492,33 @@ PADE_REACHES = 5.371920351148152
 """The largest 1-norm at which that approximant is exact to the last bit of doubles."""
 
 
+def pade_quotient(a: Any) -> tuple[Any, Any, Any]:
+    """The denominator and the numerator of the approximant of matrices, halved until it is exact, and how often."""
+    norm = nodes.max(nodes.sum(nodes.abs(a), axis=-2), axis=-1)
+    halvings = nodes.ceil(nodes.log2(nodes.maximum(norm / PADE_REACHES, 1)))
+    halvings = nodes.where(nodes.isfinite(norm), halvings, 0)
+    a = a * nodes.exp2(-halvings)[..., None, None]
+    square = a @ a
+    fourth = square @ square
+    sixth = fourth @ square
+    powers = (np.eye(a.shape[-1]), square, fourth, sixth)
+
+    def sum_of(first: int) -> Any:
+        """Every other term, from the power ``first`` on, without the factor that odd ones have in common."""
+        terms = [PADE[first + 2 * k] * powers[k] for k in range(4)]
+        beyond = [PADE[first + 6 + 2 * k] * powers[k] for k in range(1, 4)]
+        return sum(terms[1:], terms[0]) + sixth @ sum(beyond[1:], beyond[0])
+
+    even, odd = sum_of(0), a @ sum_of(1)
+    return even - odd, even + odd, halvings
+
+
 def _expm_reference(a: Array) -> Array:
-    wide = a.astype(np.promote_types(a.dtype, np.float64))
-    if not wide.size:
+    if not a.size:
         return np.array(a)
-    norm = np.abs(wide).sum(-2).max(-1)
-    halvings = np.ceil(np.log2(np.maximum(norm / PADE_REACHES, 1)))
-    halvings = np.where(np.isfinite(norm), halvings, 0)
-    wide = wide * np.exp2(-halvings)[..., None, None]
-    even, odd = np.zeros_like(wide), np.zeros_like(wide)
-    square, power = wide @ wide, np.broadcast_to(np.eye(a.shape[-1]), a.shape)
-    for k in range(0, 14, 2):
-        even, odd = even + PADE[k] * power, odd + PADE[k + 1] * power
-        power = power @ square
-    odd = wide @ odd
-    made = np.linalg.solve(even - odd, even + odd)
-    for turn in range(int(halvings.max(initial=0))):
+    below, above, halvings = pade_quotient(a.astype(np.promote_types(a.dtype, np.float64)))
+    made = np.linalg.solve(below, above)
+    for turn in range(int(halvings.max())):
         made = np.where((turn < halvings)[..., None, None], made @ made, made)
     found: Array = made.astype(a.dtype)
     return found
@@ -533,7 +546,7 @@ Source: N. J. Higham, *The scaling and squaring method for the matrix exponentia
 """
 
 
-def _blocks(a: Any, b: Any, c: Any, d: Any) -> Any:
+def blocks(a: Any, b: Any, c: Any, d: Any) -> Any:
     """The matrix of four blocks, row by row."""
     join = OPERATORS["concatenate"]
     rows = [join(left, right, axis=a.ndim - 1) for left, right in ((a, b), (c, d))]
@@ -557,7 +570,7 @@ def _expm_along_pullback(node: Operation, h: Any) -> list[Node | None]:
     a: Any
     a, direction = node.inputs
     n, zero = a.shape[-1], nodes.zeros_like(a)
-    made = expm_along(_blocks(a, direction, zero, a).mT, _blocks(zero, h, zero, zero))
+    made = expm_along(blocks(a, direction, zero, a).mT, blocks(zero, h, zero, zero))
     return [made[..., :n, :n] + made[..., n:, n:], expm_along(a.mT, h)]
 
 

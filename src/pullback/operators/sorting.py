@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from pullback.errors import ShapeError
-from pullback.graph import Case, InputAt, Operation, Operator, OutputAt, Routine, Sample, Type
+from pullback.graph import Case, InputAt, Operation, Operator, OutputAt, Routine, Sample, Type, WorkAt
 from pullback.graph.routine import number
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import refuse_complex
@@ -43,7 +43,7 @@ def _routine(x: Type, last: int | None = None) -> Routine:
     return Routine(
         f"argsort.{x.dtype}",
         None,
-        (InputAt(0), OutputAt(0), OutputAt(1), number(rows), number(extent), number(wanted)),
+        (InputAt(0), OutputAt(0), WorkAt(), number(rows), number(extent), number(wanted)),
         count=int(x.size > 0 and wanted > 0),
         workspace=2 * pairs + counts,
     )

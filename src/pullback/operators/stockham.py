@@ -28,7 +28,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pullback.graph import InputAt, OutputAt, Routine, Scalar, Type, part_dtype
+from pullback.graph import InputAt, OutputAt, Routine, Scalar, Type, WorkAt, part_dtype
 from pullback.graph.routine import number
 
 __all__ = ["Plan", "columns", "halves", "planned", "root", "written_transform"]
@@ -124,7 +124,7 @@ def written_transform(name: str, x: Type, y: Type, axis: int, factor: float) -> 
         (
             InputAt(0),
             OutputAt(0),
-            OutputAt(1),
+            WorkAt(),
             InputAt(1),
             number(math.prod(x.shape[:axis])),
             Scalar(factor, kind, by_value=True),

@@ -15,13 +15,13 @@ from pullback.compiler.llvm.function import Function
 from pullback.compiler.runtime.layout import emit_call_word, emit_is_well
 from pullback.compiler.target import Processor
 from pullback.graph import Type
-from pullback.graph.routine import InputAt, OutputAt, Routine, Scalar
+from pullback.graph.routine import InputAt, OutputAt, Routine, Scalar, WorkAt
 
 __all__ = ["emit_routine"]
 
 TypedPointer = tuple[str, Type]
 """Where an array lies."""
-Argument = InputAt | OutputAt | Scalar
+Argument = InputAt | OutputAt | Scalar | WorkAt
 
 
 def emit_routine(
@@ -47,6 +47,8 @@ def emit_routine(
             def emitted(argument: Argument) -> str:
                 if isinstance(argument, Scalar):
                     return _scalar(f, argument)
+                if isinstance(argument, WorkAt):
+                    return f"ptr {f.ahead(outputs[-1][0], 'i8', argument.offset)}"
                 if isinstance(argument, InputAt):
                     return f"ptr {part(inputs[argument.number])}"
                 target = part(outputs[argument.number])

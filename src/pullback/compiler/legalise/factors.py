@@ -21,12 +21,15 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.schedules.cost import MOST_COFACTOR_ROWS, MOST_ELIMINATED_ROWS, MOST_HALVINGS
+from pullback.control.unbounded import unbounded
 from pullback.graph import (
     OPERATORS,
     Graph,
     Node,
     Operation,
+    Variable,
     apply,
+    constant,
     every_node,
     results,
     substitute,
@@ -34,14 +37,18 @@ from pullback.graph import (
 )
 from pullback.operators import lapack
 from pullback.operators.indexing import MATRIX_FAULTS
-from pullback.operators.linalg import BLOCK, halved, nodes, triangular_solve
+from pullback.operators.linalg import BLOCK, blocks, halved, nodes, pade_quotient, triangular_solve
 
 __all__ = ["with_factors"]
 
 SINGULAR = "Singular matrix"
 INDEFINITE = "Matrix is not positive definite"
-MATRIX_FAULTS.update(f"{name}: {SINGULAR}" for name in ("solve", "inv", "triangular_solve"))
+NO_EIGENVALUES, NO_SINGULAR_VALUES = "Eigenvalues did not converge", "SVD did not converge"
+MATRIX_FAULTS.update(f"{name}: {SINGULAR}" for name in ("solve", "inv", "triangular_solve", "expm"))
 MATRIX_FAULTS.add(f"cholesky: {INDEFINITE}")
+MATRIX_FAULTS.update(f"{name}: {NO_EIGENVALUES}" for name in ("eigh", "eigvalsh"))
+MATRIX_FAULTS.update(f"{name}: {NO_SINGULAR_VALUES}" for name in ("svd", "svdvals", "cofactor"))
+_ZERO = constant(np.float64(0))
 
 
 def _sound(fault: Node, what: str) -> Any:
@@ -143,7 +150,10 @@ def _written_factor(a: Node) -> Node:
 
 
 def _solve(node: Operation, a: Node, b: Any) -> Node | None:
-    name = node.operator.name
+    return _solved(node.operator.name, a, b)
+
+
+def _solved(name: str, a: Node, b: Any) -> Node | None:
     if a.shape[-1] <= MOST_ELIMINATED_ROWS:
         return _written_solution(name, a, b)
     if not lapack.is_there(a.dtype, "getrf", "getrs"):
@@ -229,10 +239,10 @@ def _divided(factor: Any, right: Any) -> Any:
 
 
 def _cofactor(node: Operation, a: Any) -> Node | None:
-    """By minors, which are polynomials, for what is written out."""
+    """By minors, which are polynomials, for what is written out; by singular values of larger matrices."""
     n = a.shape[-1]
     if n > MOST_COFACTOR_ROWS:
-        return None
+        return _wide(_cofactor_by_values)(node, a)
     if n == 1:
         return nodes.ones_like(a)  # type: ignore[no-any-return]
     kept = [[k for k in range(n) if k != i] for i in range(n)]
@@ -251,6 +261,29 @@ def _cofactor(node: Operation, a: Any) -> Node | None:
         nodes.stack([(-1) ** (i + j) * minor(kept[i], kept[j]) for j in range(n)], axis=-1) for i in range(n)
     ]
     made: Node = nodes.stack(lines, axis=-2)
+    return made
+
+
+def _wide(rule: Callable[..., Node | None]) -> Callable[..., Node | None]:
+    """``rule`` in double precision, in which NumPy computes everything of the kind."""
+
+    def wide(node: Operation, *inputs: Any) -> Node | None:
+        made: Any = rule(node, *(x.astype(np.float64) for x in inputs))
+        return made if made is None else made.astype(node.dtype)  # type: ignore[no-any-return]
+
+    return wide
+
+
+def _cofactor_by_values(node: Operation, a: Node) -> Node | None:
+    """As the operator's reference does it."""
+    found = _singular_values("cofactor", a) if lapack.is_there(a.dtype, "getrf") else None
+    if found is None:
+        return None
+    u, values, v = found
+    sign: Any = _det(node, u @ v.mT)
+    others = nodes.where(np.eye(a.shape[-1], dtype=bool), 1, values[..., None, :])
+    scale = nodes.rint(sign)[..., None] * nodes.prod(others, axis=-1)
+    made: Node = (u * scale[..., None, :]) @ v.mT
     return made
 
 
@@ -287,14 +320,92 @@ def _slogdet(node: Operation, a: Node) -> Node | None:
     return made
 
 
+def _qr(node: Operation, a: Any) -> Node | None:
+    if not lapack.is_there(a.dtype, "geqrf", "orgqr"):
+        return None
+    k = min(a.shape[-2:])
+    triangle, factors, _ = results(lapack.triangulation(a.mT))
+    reflections: Any = triangle
+    q = results(lapack.orthogonal(reflections[..., :k, :], factors))[0]
+    made: Node = nodes.concatenate((q, nodes.triu(reflections.mT[..., :k, :])), axis=-1)
+    return made
+
+
+def _eigh(node: Operation, a: Any) -> Node | None:
+    if not lapack.is_there(a.dtype, "syevd"):
+        return None
+    rows, values, fault = results(lapack.eigenvalues(a.mT, vectors=True, lower=node.attributes["lower"]))
+    made = nodes.concatenate((values[..., None, :], rows.mT), axis=-2)
+    return _kept(made, _sound(fault, f"eigh: {NO_EIGENVALUES}"))
+
+
+def _eigvalsh(node: Operation, a: Any) -> Node | None:
+    if not lapack.is_there(a.dtype, "syevd"):
+        return None
+    _, values, fault = results(lapack.eigenvalues(a.mT, vectors=False, lower=node.attributes["lower"]))
+    made: Node = nodes.where(_sound(fault, f"eigvalsh: {NO_EIGENVALUES}")[..., None], values, 0)
+    return made
+
+
+def _singular_values(name: str, a: Any) -> Sequence[Any] | None:
+    """``u``, the singular values and ``v``."""
+    if not lapack.is_there(a.dtype, "gesdd"):
+        return None
+    _, values, u, v, fault = results(lapack.singular_values(a.mT, vectors=True))
+    sound = _sound(fault, f"{name}: {NO_SINGULAR_VALUES}")[..., None]
+    return u.mT, nodes.where(sound, values, 0), v
+
+
+def _svd(node: Operation, a: Any) -> Node | None:
+    found = _singular_values("svd", a)
+    if found is None:
+        return None
+    u, values, v = found
+    made: Node = nodes.concatenate((u, values[..., None, :], v), axis=-2)
+    return made
+
+
+def _svdvals(node: Operation, a: Any) -> Node | None:
+    if not lapack.is_there(a.dtype, "gesdd"):
+        return None
+    _, values, fault = results(lapack.singular_values(a.mT, vectors=False))
+    made: Node = nodes.where(_sound(fault, f"svdvals: {NO_SINGULAR_VALUES}")[..., None], values, 0)
+    return made
+
+
+def _expm(node: Operation, a: Any) -> Node | None:
+    """As the operator's reference does it, in a loop that squares as often as the largest matrix was halved."""
+    below, above, halvings = pade_quotient(a)
+    start = _solved("expm", below, above)
+    if start is None:
+        return None
+    often, turn, value = variables = tuple(Variable(x.type, "carry") for x in (halvings, _ZERO, start))
+    squared = nodes.where((turn < often)[..., None, None], value @ value, value)
+    condition, body = Graph(variables, (turn < nodes.max(often),)), Graph(variables, (turn + 1, squared))
+    return results(unbounded(halvings, _ZERO, start, condition=condition, body=body, consts=1))[1]
+
+
+def _expm_along(node: Operation, a: Any, direction: Any) -> Node | None:
+    n = a.shape[-1]
+    made: Any = _expm(node, blocks(a, direction, nodes.zeros_like(a), a))
+    return None if made is None else made[..., :n, n:]
+
+
 RULES: dict[str, Callable[..., Node | None]] = {
     "cholesky": _cholesky,
     "cholesky_cotangent": _cholesky_cotangent,
     "cofactor": _cofactor,
     "det": _det,
+    "eigh": _wide(_eigh),
+    "eigvalsh": _wide(_eigvalsh),
+    "expm": _wide(_expm),
+    "expm_along": _wide(_expm_along),
     "inv": _inv,
+    "qr": _wide(_qr),
     "slogdet": _slogdet,
     "solve": _solve,
+    "svd": _wide(_svd),
+    "svdvals": _wide(_svdvals),
     "triangular_solve": _triangular_solve,
 }
 

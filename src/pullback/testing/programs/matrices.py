@@ -21,6 +21,8 @@ FACTORS = (
     "np.linalg.norm({0}, 'nuc', axis=(-2, -1))",
     "np.linalg.matrix_power({0}, -2)",
     "np.linalg.pinv({0})",
+    "np.abs(np.linalg.qr({0})[1])",
+    "pb.scipy.linalg.expm({0} * -0.02)",
 )
 COMPLEX = (
     "np.linalg.eigvalsh({0} + 1j * ({0} - 0.3))",

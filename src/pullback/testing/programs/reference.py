@@ -488,7 +488,19 @@ def _transform(name: str) -> Callable[..., Array]:
     return transformed
 
 
+def _expm(a: Array) -> Array:
+    """Taylor's series of matrices that are halved eight times, then squared as often."""
+    term = total = np.eye(a.shape[-1]) + np.zeros(a.shape)
+    for k in range(1, 20):
+        term = term @ (a.astype(np.float64) / 256) / k
+        total = total + term
+    for _ in range(8):
+        total = total @ total
+    return total.astype(a.dtype)
+
+
 scipy = SimpleNamespace(
     special=special,
+    linalg=SimpleNamespace(expm=_expm),
     fft=SimpleNamespace(**{name: _transform(name) for name in ("dct", "idct", "dst", "idst")}),
 )
