@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -35,29 +37,31 @@ class BoundCall:
     outputs: Sequence[Type]
     source: Source | None
 
+    @cached_property
+    def _arrays(self) -> list[Callable[[int], np.ndarray]]:
+        """What makes the arrays of inputs and results of their addresses."""
+        return [_array_of(type) for type in (*self.inputs, *self.outputs)]
+
     def __call__(self, table: int) -> None:
         """Call the function on arrays at the addresses in the ``table``: those of inputs, then those of results."""
-        count = len(self.inputs) + len(self.outputs)
-        addresses = [address or 0 for address in (ctypes.c_void_p * count).from_address(table)]
-        given, made = addresses[: len(self.inputs)], addresses[len(self.inputs) :]
+        addresses = (ctypes.c_void_p * len(self._arrays)).from_address(table)
+        arrays = [array(address or 0) for array, address in zip(self._arrays, addresses)]
+        given, made = arrays[: len(self.inputs)], arrays[len(self.inputs) :]
         try:
             # Copies, for a traceback may keep them when the program's memory holds something else, or is gone.
-            values = self.function.call(
-                [np.array(_array_at(address, type)) for address, type in zip(given, self.inputs)],
-                self.outputs,
-            )
+            values = self.function.call([np.array(array) for array in given], self.outputs)
         except (CallbackError, MatrixError) as error:
             if self.source is None:
                 raise
             raise error.extended(f"at {self.source}", source=self.source) from None
-        for address, type, value in zip(made, self.outputs, values):
-            _array_at(address, type)[...] = value
+        for array, value in zip(made, values):
+            array[...] = value
 
 
-def _array_at(address: int, type: Type) -> np.ndarray:
-    """The array at an address, valid as long as its memory is."""
+def _array_of(type: Type) -> Callable[[int], np.ndarray]:
+    """What makes the array at an address, valid as long as its memory is."""
+    shape, dtype = type.shape, type.dtype
     if not type.nbytes:
-        return np.zeros(type.shape, type.dtype)
-    memory = memoryview((ctypes.c_char * type.nbytes).from_address(address))
-    array: np.ndarray = np.frombuffer(memory, type.dtype).reshape(type.shape)
-    return array
+        return lambda address: np.zeros(shape, dtype)
+    memory: Any = ctypes.c_char * type.nbytes
+    return lambda address: np.ndarray(shape, dtype, memory.from_address(address))
