@@ -317,3 +317,18 @@ def test_static_fields_that_are_equal_but_not_the_same(one, other):
     assert flatten(Scaled(one))[1] == flatten(Scaled(one))[1]
     assert flatten(Scaled(one))[1] != flatten(Scaled(other))[1]
     assert repr(flatten(Scaled(other))[1].unflatten([]).by) == repr(other)
+
+
+class Foreign:
+    """An array of another library."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones(2, dtype)
+
+
+@pytest.mark.parametrize(
+    "tree", [Foreign(), [Foreign()], Dense(Foreign(), np.ones(1))], ids=["leaf", "list", "field"]
+)
+def test_arrays_of_other_libraries_are_no_leaves_and_no_structure(tree):
+    with pytest.raises(TreeError, match=r"holds a Foreign of \w+; make it a NumPy array, np.asarray\(x\)"):
+        flatten(tree)

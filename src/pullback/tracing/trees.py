@@ -347,6 +347,14 @@ def _other(tree: Any, leaves: list[Any], inside: bool) -> Spec:
     )
 
 
+def _foreign_array(tree: Any, leaves: list[Any], inside: bool) -> Spec:
+    """Refuse another library's array: in a dataclass it would be a constant of the structure, not a parameter."""
+    raise TreeError(
+        f"a tree of arrays holds a {type(tree).__name__} of {type(tree).__module__.partition('.')[0]}; make it a NumPy "
+        "array, np.asarray(x)"
+    )
+
+
 def _sequence(cls: type) -> Flatten:
     names = _attribute_names(cls, ())
 
@@ -496,6 +504,8 @@ def _learn(kind: type) -> Flatten:
     elif (parts := parts_of(kind)) is not None:
         register_tree(*parts)
         visit = _FLATTEN[parts[0]]
+    elif hasattr(kind, "__array__"):
+        visit = _foreign_array
     else:
         visit = _other
     _FLATTEN[kind] = visit
