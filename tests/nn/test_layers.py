@@ -176,3 +176,44 @@ def test_a_class_is_no_layer_of_a_chain():
         TypeError, match=r"layer 1 is the class BatchNorm. Make a layer of it: BatchNorm\(…\)"
     ):
         nn.Chain(nn.Dense(3, 4), nn.BatchNorm)
+
+
+def test_a_subclass_without_fields_is_made_as_its_base():
+    class Doubled(nn.Dense):
+        def __call__(self, x):
+            return 2 * super().__call__(x)
+
+    class Again(Doubled):
+        pass
+
+    x = np.ones((1, 3), np.float32)
+    np.testing.assert_array_equal(Again(3, 2, seed=0)(x), 2 * nn.Dense(3, 2, seed=0)(x))
+
+
+def test_a_subclass_with_a_field_has_it_in_its_init():
+    class Base(nn.Module):
+        weight: np.ndarray
+        power: int = 1
+
+    class Squared(Base):
+        power: int = 2
+
+    class Shifted(Base):
+        shift: int = 0
+
+    assert Squared(np.ones(1)).power == 2
+    assert Shifted(np.ones(1), 3, 4).shift == 4
+
+
+def test_what_is_set_without_being_a_field_is_printed():
+    class Net(nn.Module):
+        def __init__(self):
+            self.first = nn.Dense(3, 2, seed=0)
+            self._hidden = 7
+
+        def __call__(self, x):
+            return self.first(x)
+
+    assert repr(Net()) == (
+        "Net(\n  first: Dense(3 → 2),  # 8 parameters, 32 bytes\n)  # 8 parameters, 32 bytes"
+    )

@@ -46,16 +46,23 @@ class Module:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        written = "__init__" in cls.__dict__
+        inherited = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
         # Compared by identity: equality of arrays has no single truth value.
         dataclasses.dataclass(eq=False, repr=False)(cls)
+        if not written and dataclasses.fields(cls) == inherited:  # type: ignore[arg-type]
+            del cls.__init__  # without fields of its own a class is made as its base is
 
     def describe(self) -> str:
         """The module in one line, without its parameters; layers say their sizes here."""
         return type(self).__name__
 
     def parts(self) -> dict[str, Any]:
-        """What the printer lists under the module: by default its fields when one of them is a module."""
+        """What the printer lists under the module: by default its fields, and what else it has been given, when one
+        of them is a module.
+        """
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        fields |= {name: value for name, value in vars(self).items() if not name.startswith("_")}
         return fields if any(_holds_module(value) for value in fields.values()) else {}
 
     def __repr__(self) -> str:
