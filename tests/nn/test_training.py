@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from pullback import grad, jit, nn, random, trace, value_and_grad
+from pullback import checkpoint, cond, grad, jit, nn, random, scan, trace, value_and_grad
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.errors import TracingError, TreeError
 from pullback.tracing import buffer, flatten
@@ -177,3 +177,43 @@ def test_a_compiled_function_serves_both_modes():
     train(layer, X, KEY)
     np.testing.assert_array_equal(evaluate(X), X)
     assert not np.array_equal(train(layer, X, KEY), train(layer, X, random.key(5)))
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda layer, x: checkpoint(layer)(x),
+        lambda layer, x: scan(lambda carry, row: (carry, layer(row)), 0.0, x[None])[1],
+        lambda layer, x: cond(x[0, 0] > 0, layer, lambda x: x, x),
+    ],
+    ids=["checkpoint", "scan", "cond"],
+)
+def test_buffers_set_inside_another_trace_are_known_there_alone(inner):
+    def objective(layer, x):
+        with nn.training(KEY) as mode:
+            loss = (inner(layer, x) ** 2).mean()
+        return loss, mode.updated(layer)
+
+    for function in (grad(objective, has_aux=True), jit(objective)):
+        with pytest.raises(
+            TracingError, match=r"buffer of shape \(40,\) was set inside .* Open nn.training inside"
+        ):
+            function(nn.BatchNorm(40), X)
+
+
+def test_a_block_inside_a_checkpoint():
+    def inside(layer, x):
+        with nn.training(KEY) as mode:
+            y = layer(x)
+        return y, mode.updated(layer)
+
+    def objective(run):
+        def loss(layer, x):
+            y, changed = run(layer, x)
+            return (y**3).mean(), changed
+
+        return jit(grad(loss, has_aux=True))
+
+    expected, found = (objective(run)(nn.BatchNorm(40), X) for run in (inside, checkpoint(inside)))
+    for one, other in zip(flatten(expected)[0], flatten(found)[0]):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

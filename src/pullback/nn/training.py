@@ -25,8 +25,10 @@ class Training:
     def __init__(self, key: Any) -> None:
         self._key = key
         self._keys_given = 0
-        self._updates: dict[int, tuple[Any, Any]] = {}
-        """By the identity of a buffer: the buffer, kept so that no other takes that identity, its value."""
+        self._updates: dict[int, tuple[Any, Any, int]] = {}
+        """By the identity of a buffer: the buffer, kept so that no other takes that identity, its value, and how many
+        traces were under way.
+        """
         self._depth = traces_under_way()
 
     def next_key(self) -> Any:
@@ -36,11 +38,18 @@ class Training:
 
     def value(self, buffer: Any) -> Any:
         """What ``buffer``, an array in a field of ``pb.buffer()``, has become in this pass so far."""
-        return self._updates.get(id(plain(buffer)), (buffer, buffer))[1]
+        _, value, depth = self._updates.get(id(plain(buffer)), (buffer, buffer, 0))
+        if depth > traces_under_way():
+            raise TracingError(
+                f"[training] a buffer of shape {tuple(buffer.shape)} was set inside a function of scan, cond, "
+                "checkpoint or another transformation, and what was computed there is known there alone. Open "
+                "nn.training inside that function, and let it return updated(model) beside its result."
+            )
+        return value
 
     def set(self, buffer: Any, value: Any) -> None:
         """Give ``buffer`` a new value, of the same shape and dtype."""
-        self._updates[id(plain(buffer))] = (plain(buffer), value)
+        self._updates[id(plain(buffer))] = (plain(buffer), value, traces_under_way())
 
     def updated(self, model: Any) -> Any:
         """``model`` with the buffers that its layers have set; everything else is as it was.
