@@ -143,6 +143,18 @@ def test_a_focal_loss_without_gamma_is_a_cross_entropy():
     assert nn.softmax_focal(z, labels, gamma=0) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
+def test_focal_losses_of_certain_answers_have_the_slope_zero(gamma):
+    z, labels = np.array([[900.0, -900.0, 0.0], [0.0, 0.0, 0.0]]), np.array([0, 1])
+    slope = pb.grad(lambda z: nn.softmax_focal(z, labels, gamma=gamma))
+    for found in (slope(z), pb.jit(slope)(z)):
+        assert not found[0].any() and np.isfinite(found).all() and found[1].all()
+    x, targets = np.array([900.0, -900.0, 1.0], np.float32), np.array([1, 0, 1])
+    slope = pb.grad(lambda x: nn.binary_focal(x, targets, gamma=gamma))
+    for found in (slope(x), pb.jit(slope)(x)):
+        assert not found[:2].any() and np.isfinite(found).all() and found[2]
+
+
 @pytest.mark.parametrize(
     "loss",
     [

@@ -13,6 +13,7 @@ from pullback.nn.losses.common import (
     check_floats,
     check_shapes,
     counted,
+    focused,
     not_negative,
     reduced,
     visible,
@@ -137,7 +138,7 @@ def softmax_focal(
     not_negative("softmax_focal", "gamma", gamma)
     places = _places("softmax_focal", logits, labels, axis, weight, ignore_index, where)
     entropies = logsumexp(places.scores, places.axis) - places.of_label(places.scores)
-    losses = entropies if gamma == 0 else (-expm1(-entropies)) ** gamma * entropies
+    losses = entropies if gamma == 0 else focused(-expm1(-entropies), gamma, entropies)
     return places.reduced(places.weighted(losses), reduction)
 
 

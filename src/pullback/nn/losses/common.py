@@ -12,7 +12,16 @@ from pullback.numpy import astype, broadcast_to, mean
 from pullback.numpy import sum as sum_
 from pullback.numpy import where as choose
 
-__all__ = ["as_array", "check_floats", "check_shapes", "counted", "not_negative", "reduced", "visible"]
+__all__ = [
+    "as_array",
+    "check_floats",
+    "check_shapes",
+    "counted",
+    "focused",
+    "not_negative",
+    "reduced",
+    "visible",
+]
 
 
 def as_array(value: Any) -> Any:
@@ -54,6 +63,17 @@ def counted(name: str, where: Any, shape: tuple[int, ...]) -> Any:
     if mask.ndim > len(shape) or any(own not in (1, wanted) for own, wanted in extents):
         raise ShapeError(f"[{name}] where of shape {mask.shape} does not broadcast to the losses' {shape}.")
     return broadcast_to(mask, shape)
+
+
+def focused(wrong: Any, gamma: float, losses: Any) -> Any:
+    """``losses`` times ``wrong`` to the power of ``gamma``: how far an answer is from the right one, in 0 to 1.
+
+    Where it is not at all wrong the loss is 0, and so is its slope; a power below 1 has an infinite one there, and one
+    below 2 an infinite curvature.
+    """
+    if gamma < 2:
+        wrong = choose(wrong > 0, wrong, 1)
+    return wrong**gamma * losses
 
 
 def visible(mask: Any, x: Any, fill: float = 0) -> Any:

@@ -11,6 +11,7 @@ from pullback.nn.losses.common import (
     check_floats,
     check_shapes,
     counted,
+    focused,
     not_negative,
     reduced,
     visible,
@@ -226,7 +227,7 @@ def binary_focal(
     losses = softplus(logits) - logits * targets
     if gamma:
         # 1 - p as the sum of what is positive: near 1 no digits of p are lost.
-        losses = (sigmoid(logits) * (1 - targets) + sigmoid(-logits) * targets) ** gamma * losses
+        losses = focused(sigmoid(logits) * (1 - targets) + sigmoid(-logits) * targets, gamma, losses)
     if alpha is not None:
         losses = (alpha * targets + (1 - alpha) * (1 - targets)) * losses
     return reduced(name, losses, reduction, mask)
