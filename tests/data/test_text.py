@@ -50,6 +50,8 @@ def test_no_texts():
 def test_one_string_is_no_list_of_texts():
     with pytest.raises(DataError, match="Give a list of texts"):
         VOCABULARY.encode("good film")
+    with pytest.raises(DataError, match="Give a list of texts"):
+        Vocabulary.of_texts("good film")  # its letters would be the words
 
 
 @pytest.mark.parametrize("length", [1, 3, 7])

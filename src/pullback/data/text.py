@@ -70,6 +70,8 @@ class Vocabulary:
     @classmethod
     def of_texts(cls, texts: Iterable[str], size: int = VOCABULARY_SIZE) -> Vocabulary:
         """The vocabulary of the most frequent words of ``texts``; see ``of_counts``."""
+        if isinstance(texts, str):
+            raise DataError("[Vocabulary.of_texts] found one string. Give a list of texts.")
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(tokenise(text))
