@@ -94,12 +94,12 @@ def _rows_before_places(kernel: Kernel) -> Kernel:
 
 
 def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
-    """A product's axes with those last that fill vectors best.
+    """A product's axes with those last along which vectors take the fewest cycles.
 
     The last axis of the result is the best if one operand lies along it and it fills a vector, or nearly so. A weight
-    gradient may end in an axis of three: then other axes of one operand give fuller vectors, and only the stores, few
-    beside a long sum, have to step over memory. Axes that lie one behind the other in that operand stay together,
-    so that they can be joined where the sums are first written in parts.
+    gradient may end in an axis of three: then other axes of one operand give fuller vectors, and stores have to step
+    over memory; lanes along the sum, and a copy of what windows see, are the other ways. Axes that lie one behind the
+    other in that operand stay together, so that they can be joined where the sums are first written in parts.
     """
     found = [*contractions(kernel).values()]
     if not found or not kernel.axes:
