@@ -42,8 +42,8 @@ def short_rows(m: Maker) -> str:
 @family(1)
 def depthwise(m: Maker) -> str:
     """Each channel by a window of its own, of images that are large enough to write several rows at once."""
-    channels, window = m.pick((3, 4)), m.pick(((3, 3), (2, 3), (5, 2)))
-    image, how = (m.pick((9, 12)), m.pick((12, 17))), ""
+    channels, window = m.pick((3, 4)), m.pick(((3, 3), (2, 3), (5, 2), (6, 5)))
+    image, how = (m.pick((9, 12, 17)), m.pick((12, 17))), ""
     if m.chance(0.3):
         channels, how = m.pick((8, 17)), ', channels="last"'
     x = m.input((m.pick((1, 2)), *((*image, channels) if how else (channels, *image))))
