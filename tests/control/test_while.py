@@ -202,6 +202,8 @@ def test_errors_tell_what_is_wrong() -> None:
         pb.while_loop(lambda h: h.sum() < 3, lambda h: (h, h), one)
 
 
+# An interrupt that comes while Python cleans up is ignored there, with this warning; the next one is not.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("way", ["alone", "donated", "nested", "after other work"])
