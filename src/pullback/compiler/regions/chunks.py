@@ -161,7 +161,7 @@ def wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
     target = schedules.target
     wanted = min(_most_chunks(group, target), int(group.cycles * trips / target.chunk_cycles))
     read = sum(map(_read_by_all, group.jobs))
-    if read > STAYING * target.l2_bytes:
+    if read > target.l2_bytes:
         times = int(READING * group.cycles * target.bytes_per_cycle / read) // schedules.sharers
         wanted = min(wanted, max(1, times) * schedules.sharers)
     scatters = [
