@@ -154,6 +154,13 @@ def test_what_is_left_as_it_is():
         assert shared(graph) is graph, why
 
 
+def test_results_cost_more_than_what_they_are_made_of():
+    """A first layer makes many channels of few, so that its sums are mostly those of its results."""
+    first, last = (graph_of("bc01,oc01,bo01", 3, 32, c=c, o=o) for c, o in ((4, 64), (64, 4)))
+    assert shared(first) is first
+    assert shared(last) is not last
+
+
 def test_vectors_along_an_image_are_to_be_full():
     short = graph_of("bc01,oc01,bo01", 3, 4, b=32)
     last = graph_of("b01c,01co,b01o", 3, 4, b=32)
