@@ -6,6 +6,7 @@ import numpy as np
 
 from pullback.compiler.kernels.fuse import fuse
 from pullback.compiler.target import Processor
+from pullback.graph import OPERATORS
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Store
 from pullback.loops.dependences import dependences
 
@@ -259,6 +260,19 @@ for i<300:
     for j<84:
         result0[j + 84*i] = argument0[j + 84*i] - argument1[i] * argument2[j]"""
     )
+
+
+def test_every_second_element_and_the_others_are_one_kernel(stages):
+    """Their lines come into the cache once, though they read nothing in common; halves have lines of their own."""
+
+    def mixed(x, y):
+        return OPERATORS["interleave"](np.exp(x), np.tanh(y), strides=(1, 2), shape=(4, 80))
+
+    def joined(x, y):
+        return np.concatenate([np.exp(x), np.tanh(y)], axis=1)
+
+    assert len(stages(mixed, (4, 40), (4, 40))["fuse"].split("for i")) == 2
+    assert len(stages(joined, (4, 40), (4, 40))["fuse"].split("for i")) == 3
 
 
 def test_kernels_over_other_rows_of_an_array_are_swept_apart(stages):

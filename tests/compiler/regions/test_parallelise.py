@@ -22,6 +22,7 @@ from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.target import Processor
 from pullback.control.rolling import rolling
 from pullback.graph import OPERATORS
+from pullback.numpy.convolution import conv
 
 
 @pytest.fixture
@@ -332,6 +333,21 @@ def test_a_table_s_gradient_waits_for_its_update(traced, processor):
 def test_a_table_s_update_is_right(dtype, traced, compiler, processor):
     arrays = table_arrays(dtype)
     compiler.assert_same(traced(table_step, *arrays), arrays, {0: 0, 1: 1}, processor)
+
+
+def test_parts_of_the_same_rows_are_written_together(built):
+    """Every second pixel of every second line needs the window as it lies; the other pixels wait for a copy of it."""
+
+    def by_image(image, window, cotangent):
+        return pb.grad(lambda image: np.sum(conv(image, window, 2, 1) * cotangent))(image)
+
+    groups = [
+        group
+        for region in built(by_image, (32, 16, 32, 32), (32, 16, 3, 3), (32, 32, 16, 16)).schedule
+        for group in region.groups
+        if any(buffer.name == "result0" for job in group.jobs for buffer in job.kernel.writes())
+    ]
+    assert [group.rows for group in groups] == [32]
 
 
 def test_what_others_need_sooner_does_not_wait(traced, compiler):

@@ -82,15 +82,16 @@ def _fuse_vertically(program: _Levels, consumer: Kernel, target: Processor) -> N
 
 
 def _fuse_horizontally(program: _Levels) -> None:
-    """Fuse kernels that walk the same loops, or the same rows, and read the same memory.
+    """Fuse kernels that walk the same loops, or the same rows, and read the same memory or write between each other.
 
-    Such are a pool's maximum and its place, or the pullback of a matrix-vector product and the matrix's update.
+    Such are a pool's maximum and its place, the pullback of a matrix-vector product and the matrix's update, or every
+    second column and the other ones.
     """
     for kernel in list(program.level):
         if kernel not in program.level:
             continue
         first = kernel
-        for second in [k for buffer in kernel.reads() for k in program.readers[buffer]]:
+        for second in program.beside(kernel):
             if (
                 second is first
                 or second not in program.level
@@ -181,6 +182,12 @@ class _Levels(Users):
         """Whether several kernels write a buffer, each a part of its own, in whatever order."""
         stores = (s for kernel in self.writers[buffer] for s in kernel.stores if s.buffer is buffer)
         return all(store.is_plain for store in stores)
+
+    def beside(self, kernel: Kernel) -> list[Kernel]:
+        """Kernels that read what ``kernel`` reads, or write between the elements that it writes along its last axis."""
+        apart = [s.buffer for s in kernel.stores if kernel.axes and s.offset.coefficient(kernel.axes[-1]) > 1]
+        readers = [k for buffer in kernel.reads() for k in self.readers[buffer]]
+        return readers + [k for buffer in apart for k in self.writers[buffer]]
 
     def needed_without(self, producer: Kernel, consumer: Kernel) -> set[Buffer]:
         """The producer's buffers that are still read by others, or by the caller, once both are one."""

@@ -9,7 +9,8 @@ gradient summed over the batch, starts a new region. How rows become chunks is t
 
 A kernel may have to wait for others before it goes on with the rows of an earlier region. Then the kernels that it goes
 on from wait with it, unless somebody else needs them sooner: the gradient of a table of vectors is set to zero, added
-to and used for the update a few rows at a time, and is never in memory as a whole.
+to and used for the update a few rows at a time, and is never in memory as a whole. So do those that write other parts
+of the same rows, such as every second column of them: their lines come into the cache once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from pullback.compiler.kernels.order import Needs, dependencies, users_of
+from pullback.compiler.kernels.order import Needs, Users, users_of
 from pullback.compiler.regions.chunks import in_chunks, wanted_chunks
 from pullback.compiler.regions.steps import Group, Job, Region, buffers_of, keeps_to_rows
 from pullback.compiler.schedules.choose import Schedules
@@ -53,7 +54,8 @@ def row_groups(
     """The same before rows are cut into chunks: groups of kernels that go on with each other's rows."""
     regions: list[Region] = []
     placed: dict[Kernel, tuple[int, Group, Job]] = {}
-    needs = dependencies(kernels)
+    order = Users(kernels)
+    needs = {kernel: order.before(kernel) for kernel in kernels}
     users = users_of({kernel: (*needs[kernel], *before.get(kernel, ())) for kernel in kernels})
     for kernel in kernels:
         schedule = schedules.of(kernel)
@@ -66,7 +68,8 @@ def row_groups(
             earliest += 1
         while len(regions) <= earliest:
             regions.append(Region())
-        sooner = [k for k in producers if placed[k][0] < earliest]
+        beside = (k for buffer in kernel.writes() for k in order.writers[buffer] if k in placed)
+        sooner = [k for k in dict.fromkeys((*producers, *beside)) if placed[k][0] < earliest]
         waiting = _waiting(job, sooner, before.get(kernel, ()), placed, users)
         if group is None:
             same = [
@@ -113,25 +116,25 @@ def _join(job: Job, producers: list[Kernel], placed: Placed) -> Group | None:
 
 
 def _waiting(
-    job: Job, producers: Sequence[Kernel], finished: Iterable[Kernel], placed: Placed, users: Needs
+    job: Job, sooner: Sequence[Kernel], finished: Iterable[Kernel], placed: Placed, users: Needs
 ) -> list[Job]:
     """Jobs of earlier regions that may run just before ``job``, row by row: nobody placed so far needs them sooner.
 
-    They are those of its ``producers`` whose rows it goes on with, and what only these go on from. What must have
-    ``finished`` in an earlier region stays where it is, but for what reads no other rows of the memory that ``job``
-    overwrites than it goes on with.
+    They are those of the kernels ``sooner``, whose values or parts of rows it goes on with, and what only these go on
+    from. What must have ``finished`` in an earlier region stays where it is, but for what reads no other rows of the
+    memory that ``job`` overwrites than it goes on with.
     """
     if job.rows == 1 or job.alone:
         return []
     fitting = {
         k
-        for k in producers
+        for k in sooner
         if placed[k][1].rows == job.rows and not placed[k][1].alone and _same_rows(placed[k][2], job)
     }
     ending = fitting.intersection(finished)
     fitting -= {k for k in ending if k.has_checks or not _reads_own_rows(placed[k][2], job)}
-    staying = {*finished, *producers} - fitting
-    groups = {id(placed[k][1]): placed[k][1] for k in producers if k in fitting}
+    staying = {*finished, *sooner} - fitting
+    groups = {id(placed[k][1]): placed[k][1] for k in sooner if k in fitting}
     found: list[Job] = []
     for group in groups.values():
         moved = list[Job]()
