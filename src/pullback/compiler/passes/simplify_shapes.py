@@ -2,7 +2,7 @@
 
 What is left has a form of its own: reshapes and transposes stand inside broadcasts, what is broadcast has no
 axis of extent 1, transposes and pooling stand inside reshapes that only add or drop axes of extent 1, slices stand
-inside pads, and no operator is applied twice in a row. All rules are exact.
+inside pads and reverses, and no operator is applied twice in a row. All rules are exact.
 
 >>> import numpy as np
 >>> import pullback.numpy as pnp
@@ -73,7 +73,7 @@ def only_units(before: Shape, after: Shape) -> bool:
 
 
 def _view(node: Operation) -> Node | None:
-    """What operators of one kind, broadcasts and reshapes make of an array, said by as few of them as can say it.
+    """What operators of one kind, broadcasts, reverses and reshapes make of an array, said by as few as can say it.
 
     Their lowerings tell at which index of the array each element is found.
     """
@@ -86,7 +86,8 @@ def _view(node: Operation) -> Node | None:
     index: list[Index] = [Affine.of(axis) for axis in axes]
     x: Node = node
     furthest: tuple[Node, list[Affine]] | None = None
-    while isinstance(x, Operation) and (x.operator in (node.operator, broadcast) or _adds_units(x)):
+    followed = (node.operator, broadcast, reverse)
+    while isinstance(x, Operation) and (x.operator in followed or _adds_units(x)):
         index = _read_at(x, index)
         (x,) = x.inputs
         known = [i for i in index if isinstance(i, Affine) and len(i.terms) < 2]
