@@ -97,6 +97,17 @@ def test_left_operands_of_large_products_are_copied_for_many_panels_only(stages)
         assert ("packed0" in packed) == copied
 
 
+def test_left_operands_whose_elements_lie_apart_are_copied(stages):
+    """The middles of windows, for all images; not those of few channels, which the nearest cache holds."""
+
+    def middles(x, w):
+        return nn.conv(x, w[..., w.shape[-1] // 2 :][..., :1])
+
+    for channels, size, copied in (100, 9, True), (100, 1, False), (20, 9, False):
+        packed = stages(middles, (6, channels, 32), (channels, channels, size))["pack"]
+        assert ("packed0" in packed) == copied
+
+
 def test_few_columns_stay_whole(stages):
     narrow = stages(lambda x, w: np.tanh((x @ w.T) + 1).sum(1), (100, 200), (30, 200))["pack"]
     assert "packed0" in narrow

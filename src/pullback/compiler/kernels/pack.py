@@ -11,6 +11,10 @@ reads for them side by side:
     for i<100, p<12, j<80:   y[i, 80*p + j] = add[k<84](x[i, k] * panels[p, k, j])
     …                        and the same for the 54 columns that are left
 
+A left operand is read element by element. One whose elements lie apart, such as the middles of all windows of a
+convolution with a stride of two, takes a line of the cache for each; it is copied too, where the nearest cache does not
+hold these lines for all that read them.
+
 A map whose lanes lie across an operand would gather it lane by lane. Blocks of it transposed in registers cost a third
 of that, and a copy whose rows are those of the map is made a few rows at a time, in the cache:
 
@@ -36,13 +40,23 @@ from pullback.compiler.kernels.canonicalise import coalesced_axes
 from pullback.compiler.kernels.strips import in_column_strips, shares_columns
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
-from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
-from pullback.compiler.schedules.cost import FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS, PADDED_LINES
+from pullback.compiler.schedules.contraction_schedules import (
+    ContractionSchedule,
+    PackedContraction,
+    TiledContraction,
+)
+from pullback.compiler.schedules.cost import (
+    COPY_CYCLES,
+    FEWEST_PANELS,
+    LEAST_COPIED,
+    MOST_PANELS_ACROSS,
+    PADDED_LINES,
+)
 from pullback.compiler.schedules.map import MapSchedule
-from pullback.compiler.schedules.packing import Packing
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.schedules.tiles import choose_tile
+from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
     Axis,
@@ -133,9 +147,13 @@ def _to_copy(
     """The operands of a kernel to copy, each with its axes in the order in which they should lie."""
     schedule = schedules.of(kernel)
     if isinstance(schedule, ContractionSchedule):
-        packing = schedule.packing if isinstance(schedule, PackedContraction) else None
-        for pair in schedule.contraction.pairs:
-            yield from _of_pair(schedule.contraction, pair, packing, panels, stays)
+        product = schedule.contraction
+        for pair in product.pairs:
+            if _right_is_copied(product, pair, schedule, panels, stays):
+                outer = (*product.rows, *pair.depth)
+                yield pair.right, [*(a for a in outer if a in pair.right.axes), product.columns]
+            if _left_is_copied(pair.left, schedule, schedules.target):
+                yield pair.left, [a for a in (*product.rows, *pair.depth) if a in pair.left.axes]
     elif isinstance(schedule, MapSchedule) and schedule.nest.vector is not None:
         yield from _of_map(kernel, schedule.nest.vector, schedules)
 
@@ -182,26 +200,33 @@ def _in_order(kernel: Kernel, load: Load, last: tuple[Axis, ...]) -> list[Axis]:
     return [*(a for a in outer if a not in last), *last]
 
 
-def _of_pair(
-    product: Contraction, pair: Pair, packing: Packing | None, panels: bool, stays: bool
-) -> Iterator[tuple[Load, list[Axis]]]:
-    """The operands of a pair to copy, each with its axes in the order in which they should lie."""
+def _right_is_copied(
+    product: Contraction, pair: Pair, schedule: ContractionSchedule, panels: bool, stays: bool
+) -> bool:
+    """Whether it is read in panels, or lies across the vectors and the product does not pack it by itself."""
     along = pair.right.offset.coefficient
-    by_itself = packing is not None and not stays and along(pair.depth[-1]) == 1
-    if panels or (along(product.columns) != 1 and not by_itself):
-        yield (
-            pair.right,
-            [a for a in (*product.rows, *pair.depth) if a in pair.right.axes] + [product.columns],
-        )
-    if packing is not None and not _is_read_in_place(product, pair.left, packing):
-        yield pair.left, [axis for axis in (*product.rows, *pair.depth) if axis in pair.left.axes]
+    by_itself = isinstance(schedule, PackedContraction) and not stays and along(pair.depth[-1]) == 1
+    return panels or (along(product.columns) != 1 and not by_itself)
 
 
-def _is_read_in_place(product: Contraction, left: Load, packing: Packing) -> bool:
-    """Whether tiles over panels read a left operand where it lies: a copy pays where many panels read it."""
-    along = {axis for axis in left.axes if left.offset.coefficient(axis) == 1}
-    few = product.columns.extent <= MOST_PANELS_ACROSS * packing.width
-    return bool(along - set(product.rows)) or (few and bool(along))
+def _left_is_copied(left: Load, schedule: ContractionSchedule, target: Processor) -> bool:
+    """Whether it is read often enough from where it lies badly.
+
+    Tiles over panels want it along the sum, or along the rows if few panels read it; other tiles without gaps that
+    push its lines out of the nearest cache.
+    """
+    product = schedule.contraction
+    if isinstance(schedule, PackedContraction):
+        along = {axis for axis in left.axes if left.offset.coefficient(axis) == 1}
+        few = product.columns.extent <= MOST_PANELS_ACROSS * schedule.packing.width
+        return not (along - set(product.rows) or (few and along))
+    assert isinstance(schedule, TiledContraction)
+    size, line, tile = left.dtype.itemsize, target.line_bytes, schedule.tile
+    step = min((abs(left.offset.coefficient(axis)) for axis in left.axes), default=1)
+    elements, pitch = turns_of(left.axes.difference(product.rows[:1])), min(step * size, line)
+    times = turns_of({*product.rows}.difference(left.axes)) * len(tile.columns) / tile.bands
+    saved = (times - 1) * elements * (pitch - size) / line * target.near_line_cycles
+    return elements * pitch > target.tile_bytes and saved > elements * COPY_CYCLES + target.exchange_cycles
 
 
 class _Copies:
