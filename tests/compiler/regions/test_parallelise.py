@@ -437,3 +437,15 @@ def test_rows_that_are_handed_on_stay_in_the_nearest_cache(traced, described):
 
     assert grain(1 << 20) == 2
     assert grain(32 << 10) == 1
+
+
+def test_chunks_are_few_where_each_reads_a_large_window(traced, described):
+    """A window that is the left operand of its product; where the second cache holds it, each image is a chunk."""
+    graph = traced(conv, *(np.zeros(shape, np.float32) for shape in ((16, 512, 2, 4), (512, 512, 1, 1))))
+
+    def chunks(cache: int) -> int:
+        schedule = build(graph, {}, replace(described, l2_bytes=cache)).schedule
+        return max(group.chunks for region in schedule for group in region.groups if group.rows == 16)
+
+    assert chunks(8 << 20) == 16
+    assert chunks(128 << 10) < 16

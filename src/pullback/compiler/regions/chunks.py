@@ -131,11 +131,12 @@ def _cut_finely(group: Group, wanted: float, beside: float, schedules: Schedules
 
 
 def _read_by_all(job: Job) -> int:
-    """Bytes of the right operand of a product that the rows of each chunk meet as a whole."""
+    """Bytes of the operands of a product that the rows of each chunk meet as a whole."""
     if not isinstance(job.schedule, TiledContraction):
         return 0
     product, rows = job.schedule.contraction, job.kernel.axes[0]
-    return sum(pair.right.buffer.nbytes for pair in product.pairs if rows not in pair.right.axes)
+    operands = (operand for pair in product.pairs for operand in (pair.left, pair.right))
+    return sum(operand.buffer.nbytes for operand in operands if rows not in operand.axes)
 
 
 def _time(group: Group, grain: int, beside: float, sharers: int) -> float:
@@ -161,7 +162,7 @@ def wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
     target = schedules.target
     wanted = min(_most_chunks(group, target), int(group.cycles * trips / target.chunk_cycles))
     read = sum(map(_read_by_all, group.jobs))
-    if read > target.l2_bytes:
+    if read >= target.l2_bytes:
         times = int(READING * group.cycles * target.bytes_per_cycle / read) // schedules.sharers
         wanted = min(wanted, max(1, times) * schedules.sharers)
     scatters = [

@@ -106,7 +106,7 @@ def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, target:
     outer = [axis for axis in product.rows if axis not in rows]
     outer, inner = ([*outer, columns], rows) if _by_columns(product, target) else (outer, [*rows, columns])
     for loads in ([pair.left for pair in product.pairs], [pair.right for pair in product.pairs]):
-        if _bytes_read(loads, [first]) > STAYING * target.l2_bytes:
+        if _bytes_read(loads, [first]) >= STAYING * target.l2_bytes:
             parts = {axis for load in loads for axis in (first, *load.axes)}
             outer.sort(key=lambda axis: axis not in parts)
     widths = [width * lanes for width in tile.columns[:-1]]

@@ -299,7 +299,7 @@ UNEVEN_REGION = 1.15
 FEWEST_READING = 4
 """Rows that share the reading of a large operand, at least: of fewer all threads wait for memory."""
 
-READING = 0.25
+READING = 0.1
 """Share of a chunk's time that reading what all chunks read, from beyond the nearer caches, may take."""
 
 WORTH_CUTTING = 0.8
