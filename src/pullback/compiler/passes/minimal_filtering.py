@@ -29,7 +29,7 @@ convolutional neural networks*, 2016.
 ...     if isinstance(node, Operation) and node.operator.name in ("convolve", "interleave"):
 ...         print(node.operator.name, node.shape)
 interleave (32, 3, 32, 64)
-interleave (1, 3, 64, 64)
+interleave (3, 1, 64, 64)
 convolve (32, 3, 32, 64)
 interleave (32, 1, 64, 64)
 """
@@ -137,11 +137,11 @@ def _pays(node: Operation, axis: str, target: Processor) -> bool:
 
 def _along(node: Operation, axis: str) -> Node:
     """A convolution with products shared along an axis: of its results, or, where it has few, of its window."""
-    (x, w), layouts = _in_groups(node)
-    x_layout, w_layout, out_layout = layouts.values()
     sizes, counts = _extents(node)
     few, many = sorted((sizes[axis], counts[axis]))
     of, count, odd, gradient = _FILTERS[few], few + 1, many % 2, sizes[axis] > few
+    (x, w), layouts = _in_groups(node, gradient)
+    x_layout, w_layout, out_layout = layouts.values()
     x = _longer(x, x_layout, axis, odd)
     images = _sums(of.image, [sliced(x, x_layout, {axis: (k, k + many + odd - 1, 2)}) for k in range(count)])
     if gradient:
@@ -169,16 +169,20 @@ def _unless_spoilt(made: Node, node: Operation) -> Node:
     return contiguous(where(rare, again, made))
 
 
-def _in_groups(node: Operation) -> tuple[list[Node], dict[str, str]]:
+def _in_groups(node: Operation, gradient: bool) -> tuple[list[Node], dict[str, str]]:
     """The inputs and the layouts of a convolution with an axis of groups, of a single one where there was none.
 
-    It comes behind the first axis, which threads share out.
+    It comes behind the first axis, which threads share out; but before that of windows, whose products read one group
+    after another.
     """
     inputs = list(node.inputs)
     layouts = {key: node.attributes[key] for key in ("x_layout", "w_layout", "out_layout")}
     if "g" not in layouts["x_layout"]:
-        inputs = [reshape(x, shape=(x.shape[0], 1, *x.shape[1:])) for x in inputs]
-        layouts = {key: layout[0] + "g" + layout[1:] for key, layout in layouts.items()}
+        before = {"x_layout": 1, "w_layout": int(gradient), "out_layout": 1}
+        inputs = [reshape(x, shape=(*x.shape[:k], 1, *x.shape[k:])) for x, k in zip(inputs, before.values())]
+        layouts = {
+            key: layout[: before[key]] + "g" + layout[before[key] :] for key, layout in layouts.items()
+        }
     return inputs, layouts
 
 
