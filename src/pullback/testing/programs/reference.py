@@ -489,10 +489,10 @@ def _transform(name: str) -> Callable[..., Array]:
 
 
 def _expm(a: Array) -> Array:
-    """Taylor's series of matrices that are halved eight times, then squared as often."""
-    term = total = np.eye(a.shape[-1]) + np.zeros(a.shape)
+    """Taylor's series of matrices that are halved eight times, then squared as often, which magnifies rounding."""
+    term = total = np.eye(a.shape[-1]) + np.zeros(a.shape, np.longdouble)
     for k in range(1, 20):
-        term = term @ (a.astype(np.float64) / 256) / k
+        term = term @ (a.astype(np.longdouble) / 256) / k
         total = total + term
     for _ in range(8):
         total = total @ total
