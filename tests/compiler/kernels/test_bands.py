@@ -29,8 +29,8 @@ def test_rows_that_see_the_same_are_written_out_together(stages):
     """Nine rows are two of four, and one that is left."""
     found = stages(depthwise, (4, 3, 11, 20), (3, 1, 3, 4))["bands"]
     whole, left = found.split("for ")[1:]
-    assert whole.startswith("i<4, j<3, k<2, l<17:") and whole.count("result0[") == 4 and "sum[" not in whole
-    assert left.startswith("i<4, j<3, l<17:") and left.count("result0[") == 1
+    assert whole.startswith("i<4, j<3, l<2, m<17:") and whole.count("result0[") == 4 and "sum[" not in whole
+    assert left.startswith("i<4, j<3, m<17:") and left.count("result0[") == 1
 
 
 @pytest.mark.parametrize(

@@ -131,16 +131,9 @@ def test_lines_of_rows_are_written_part_by_part_if_they_are_long_on_average(stag
 
 
 def test_what_is_repeated_is_stored_without_dividing_an_index(stages):
-    assert (
-        stages(lambda x: np.repeat(x, 3, 1), (4, 5))["lower"]
-        == """\
-for i<4, j<5, k<3:
-    result0[15*i + 3*j + k] = argument0[5*i + j]"""
-    )
-    rows = stages(lambda x: np.repeat(x, 3, 0), (4, 5))["lower"]
-    assert (
-        rows == "for i<12, j<5:\n    result0[5*i + j] = argument0[j + 5*(i // 3)]"
-    )  # a number for all lanes
+    for axis, place in (1, "15*i + 3*j + k"), (0, "15*i + 5*j + k"):
+        result = stages(lambda x, axis=axis: np.repeat(x, 3, axis), (4, 5))["lower"]
+        assert f"result0[{place}] = argument0[5*i + {'kj'[axis]}]" in result
 
 
 def test_results_that_are_inputs_or_equal_are_copies(stages):
@@ -155,6 +148,24 @@ for i<3:
 for i<3:
     result2[i] = result1[i]"""
     )
+
+
+def test_a_result_that_is_written_in_parts_has_any_shape(stages):
+    """Unless others read it in that shape too, or it is an argument."""
+
+    def halves(x, y):
+        return np.reshape(np.concatenate([x, y]), (2, 40))
+
+    assert (
+        stages(halves, (40,), (40,))["lower"]
+        == """\
+for i<40:
+    result0[i] = argument0[i]
+for i<40:
+    result0[i + 40] = argument1[i]"""
+    )
+    assert "result0[40*i + j]" in stages(lambda x, y: ((h := halves(x, y)), h @ h.T), (40,), (40,))["lower"]
+    assert stages(lambda x: np.reshape(x, (2, 20)), (40,))["lower"].count("=") == 1
 
 
 def test_a_sum_over_nothing_is_zero(stages):

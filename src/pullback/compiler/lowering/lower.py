@@ -56,6 +56,7 @@ from pullback.loops.expression import Reduce, linear
 from pullback.loops.kernel import Kernel, Store
 from pullback.operators.indexing import gathers_rows
 from pullback.operators.interleave import places
+from pullback.operators.shapes import reshape
 
 __all__ = ["Lowered", "lower"]
 
@@ -73,7 +74,8 @@ class Lowered:
         self.arguments: list[Buffer] = []
         self.constants: dict[Buffer, np.ndarray] = {}
         self.outputs: list[Buffer] = []
-        self._graph = graph
+        self._shapes = [node.shape for node in graph.outputs]
+        self._graph = graph = _with_results_as_made(graph)
         self._buffers: dict[int, Buffer] = {}
         self._values: dict[tuple[int, tuple[Index, ...]], Expression] = {}
         self._operands: dict[int, Operand] = {}
@@ -101,7 +103,8 @@ class Lowered:
             if isinstance(node, Operation) and node.operator.name == "check_index":
                 limits = (("high", node.attributes["extent"] - 1), ("low", 0))
                 return lambda index: Apply("bounded", (load_at(stored, index),), node.dtype, limits)
-            return lambda index: load_at(stored, index)
+            strides = row_major(node.shape)
+            return lambda index: Load(stored, *linear(zip(index, strides)))
         assert isinstance(node, Operation)
         return lambda index: self.value(node, index)
 
@@ -127,22 +130,26 @@ class Lowered:
             buffer = Buffer(f"argument{position}", variable.dtype, variable.shape)
             self._buffers[id(variable)] = buffer
             self.arguments.append(buffer)
-        names = {id(node): f"result{k}" for k, node in reversed(list(enumerate(self._graph.outputs)))}
+        results = [
+            (node, Buffer(f"result{k}", node.dtype, shape))
+            for k, (node, shape) in enumerate(zip(self._graph.outputs, self._shapes))
+        ]
+        first = {id(node): result for node, result in reversed(results)}
         for node in self._graph.nodes():
             if id(node) in self._stored and isinstance(node, Operation):
-                name = names.get(id(node), f"{node.operator.name}{len(self._buffers)}")
-                before = self._updated_before(node)
-                buffer = Buffer(name, node.dtype, node.shape) if before is None else before
+                name = f"{node.operator.name}{len(self._buffers)}"
+                own = first.get(id(node)) or Buffer(name, node.dtype, node.shape)
+                buffer = self._updated_before(node) or own
                 if node.size:
                     self._store(node, buffer)
                 self._buffers[id(node)] = buffer
                 self._operands.pop(id(node), None)
         written: set[Buffer] = set()
-        for position, node in enumerate(self._graph.outputs):
+        for node, result in results:
             known = self._buffers.get(id(node))
             if known is None or known in written or isinstance(node, Variable):
                 # An output that is an input, a constant or an output for the second time is a copy.
-                known = Buffer(f"result{position}", node.dtype, node.shape)
+                known = result
                 if node.size:
                     self._copy(node, known)
             written.add(known)
@@ -161,12 +168,7 @@ class Lowered:
             strides = node.attributes["strides"]
             self._store_parts(node, buffer, ((place, strides) for place in places(strides)))
         else:
-            self._copy(node.inputs[0] if self._repeats(node) else node, buffer)
-
-    def _repeats(self, node: Operation) -> bool:
-        """Whether a node lies in memory as what is repeated along axes of its own, which divide no index of lanes."""
-        spread = inner(node.inputs[0], "broadcast") if node.operator.name == "reshape" else None
-        return spread is not None and id(spread) not in self._buffers and spread.shape[-1:] != node.shape[-1:]
+            self._copy(node, buffer)
 
     def _updated_before(self, node: Operation) -> Buffer | None:
         """The buffer of what ``node`` updates, if that is the result of other updates, and nobody else reads it."""
@@ -208,7 +210,7 @@ class Lowered:
             value = self.operand(part)(index)
             if part.size:
                 spread = [i * stride + start for i, stride, start in zip(index, strides, first)]
-                self._add(axes, buffer, element(spread, buffer.shape), value)
+                self._add(axes, buffer, element(spread, node.shape), value)
 
     def _link(self, node: Operation, buffer: Buffer) -> None:
         """Each position takes along what its place holds, the position before it, and leaves its own number there."""
@@ -239,6 +241,21 @@ class Lowered:
 def lower(graph: Graph, target: Processor) -> Lowered:
     """The kernels of ``graph``, one for each stored node, before any of them is fused with another."""
     return Lowered(graph, target).run()
+
+
+def _with_results_as_made(graph: Graph) -> Graph:
+    """The graph with what its outputs are reshaped from in their place: in memory both lie alike.
+
+    What is made in parts stays so, and no index is divided.
+    """
+    users = uses(graph.nodes(), graph.outputs)
+
+    def made(node: Node) -> Node:
+        while isinstance(node, Operation) and node.operator is reshape and users[id(node)] == 1:
+            (node,) = node.inputs
+        return node
+
+    return Graph(graph.inputs, tuple(map(made, graph.outputs)))
 
 
 def axes_of(shape: Sequence[int]) -> tuple[tuple[Axis, ...], tuple[Affine, ...]]:
