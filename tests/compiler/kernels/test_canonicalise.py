@@ -168,3 +168,14 @@ def test_lanes_of_a_window_s_gradient_lie_where_summing_and_storing_takes_least(
 
     shapes = (8, channels, count + 4), (channels, channels, 5), (8, channels, count)
     assert f"for {axes}:\n    result0" in stages(gradient, *shapes)["canonicalise"]
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "axes"), [(192, 32, "j<192, i<32"), (32, 192, "i<192, j<32")])
+def test_lanes_of_a_projection_s_gradient_lie_along_the_smaller_operand(stages, inputs, outputs, axes):
+    """Both lie along the sum, so that one of them is copied."""
+
+    def gradient(x, w, g):
+        return pb.grad(lambda w: np.sum(nn.conv(x, w) * g))(w)
+
+    shapes = (8, inputs, 256), (outputs, inputs, 1), (8, outputs, 256)
+    assert f"for {axes}:\n    result0" in stages(gradient, *shapes)["few rows last"]

@@ -93,24 +93,26 @@ def _rows_before_places(kernel: Kernel) -> Kernel:
     return replace(kernel, axes=(*first, *(axis for axis in kernel.axes if axis not in first)))
 
 
-def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
+def _with_best_columns(kernel: Kernel, target: Processor, turned: bool = False) -> Kernel:
     """A product's axes with those last along which vectors take the fewest cycles.
 
-    The last axis of the result is the best if one operand lies along it and it fills a vector, or nearly so. A weight
-    gradient may end in an axis of three: then other axes of one operand give fuller vectors, and stores have to step
-    over memory; lanes along the sum, and a copy of what windows see, are the other ways. Axes that lie one behind the
-    other in that operand stay together, so that they can be joined where the sums are first written in parts.
+    The last axis of the result is the best if one operand lies along it and it fills vectors. A weight gradient may end
+    in an axis of three: then other axes of one operand give fuller vectors, and stores have to step over memory; lanes
+    along the sum, and a copy of what windows see, are the other ways. Where one operand is ``turned`` for this product
+    alone it may be the smaller one. Axes that lie one behind the other in an operand stay together, so that they can be
+    joined where the sums are first written in parts.
     """
     found = [*contractions(kernel).values()]
     if not found or not kernel.axes:
         return kernel
     lanes = lanes_of(kernel, target)
-    if kernel.axes[-1].extent % lanes == 0:
+    last, full = kernel.axes[-1:], kernel.axes[-1].extent % lanes == 0
+    if full and not turned:
         return kernel
-    last = kernel.axes[-1:]
     most = WORTH_REORDERING * _cycles(kernel, found, last, lanes, target)
     if len(found) == 1:
-        along = cycles_along_sum(kernel, found[0], lanes, target)
+        few = not full and last[0].extent <= 2 * lanes
+        along = cycles_along_sum(kernel, found[0], lanes, target) if few else math.inf
         most = min(most, WORTH_REORDERING * along, _cycles_side_by_side(kernel, found[0], lanes, target))
     runs = [_run(kernel, found[0], axis) for axis in kernel.axes]
     if len(found) > 1:
@@ -150,7 +152,8 @@ def few_rows_last(
 
     The pullback of a small batch through a layer reads each row of the weights as it lies, and sums along it; a copy
     of the weights turned round, which larger products read, would take longer than the product. It is worth its while
-    where several products read it, or all turns of a loop, in which it is ``fixed``.
+    where several products read it, or all turns of a loop, in which it is ``fixed``. For a product alone the smaller
+    operand is turned.
     """
     found = {kernel: find_contraction(kernel) for kernel in kernels}
     turned = Counter(
@@ -175,10 +178,14 @@ def few_rows_last(
             and pays_along_sum(pair, (columns, rows), lanes, target)
         )
 
-    return [
-        Kernel((kernel.axes[-1], *kernel.axes[:-1]), kernel.stores) if narrow(kernel, product) else kernel
-        for kernel, product in found.items()
-    ]
+    def arranged(kernel: Kernel, product: Contraction | None) -> Kernel:
+        if narrow(kernel, product):
+            return Kernel((kernel.axes[-1], *kernel.axes[:-1]), kernel.stores)
+        matrices = [] if product is None else [pair.right.buffer for pair in product.pairs]
+        alone = all(turned[matrix] == 1 and not (fixed and fixed(matrix)) for matrix in matrices)
+        return _with_best_columns(kernel, target, turned=True) if matrices and alone else kernel
+
+    return [arranged(kernel, product) for kernel, product in found.items()]
 
 
 def _run(kernel: Kernel, pair: Pair, last: Axis) -> tuple[Axis, ...]:
