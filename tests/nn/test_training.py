@@ -5,8 +5,22 @@ import threading
 import numpy as np
 import pytest
 
-from pullback import checkpoint, cond, grad, jit, nn, random, scan, trace, value_and_grad
+from pullback import (
+    checkpoint,
+    cond,
+    fori_loop,
+    grad,
+    jit,
+    nn,
+    random,
+    scan,
+    trace,
+    value_and_grad,
+    vmap,
+    while_loop,
+)
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
+from pullback.control.loops import map as map_loop
 from pullback.errors import TracingError, TreeError
 from pullback.tracing import buffer, flatten
 
@@ -92,6 +106,83 @@ def test_layers_and_keys_drop_different_elements():
     np.testing.assert_array_equal(first, dropped(layer, ones, KEY))
 
 
+def collected(loop):
+    """What ``layer`` makes of ones in each of five turns of ``loop(body, init)``, one row for each."""
+
+    def rows(layer, x):
+        return loop(lambda i, found: found.at[i].set(layer(x)), np.zeros((5, 400), np.float32))
+
+    return rows
+
+
+LOOPS = {
+    "scan": lambda layer, x: scan(lambda carry, _: (carry, layer(x)), 0.0, length=5)[1],
+    "scan over rows, reversed": lambda layer, x: scan(
+        lambda carry, row: (carry, layer(row)), 0.0, np.tile(x, (5, 1)), reverse=True
+    )[1],
+    "scan in segments": lambda layer, x: scan(
+        lambda carry, _: (carry, layer(x)), 0.0, length=5, checkpoint=(2,)
+    )[1],
+    "scan whose carry grows": lambda layer, x: scan(
+        lambda carry, _: (carry + np.float32(1), layer(x)), 0, length=5
+    )[1],
+    "fori_loop": collected(lambda body, init: fori_loop(0, 5, body, init)),
+    "fori_loop of a traced bound": collected(
+        lambda body, init: fori_loop(0, (init[0, 0] + 5).astype(np.int64), body, init)
+    ),
+    "while_loop": collected(
+        lambda body, init: while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, body(*s)), (0, init))[1]
+    ),
+    "while_loop of at most": collected(
+        lambda body, init: while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, body(*s)), (0, init), 7)[1]
+    ),
+    "map": lambda layer, x: map_loop(layer, np.tile(x, (5, 1))),
+    "vmap": lambda layer, x: vmap(layer)(np.tile(x, (5, 1))),
+    "vmap of what is the same for all": lambda layer, x: vmap(lambda _: layer(x))(np.arange(5)),
+    "vmap of a scan": lambda layer, x: vmap(
+        lambda _: scan(lambda carry, _: (carry, layer(x)), 0.0, length=3)[1]
+    )(np.arange(2)).reshape(6, 400),
+    "scan of a checkpoint": lambda layer, x: scan(
+        lambda carry, _: (carry, checkpoint(layer)(x)), 0.0, length=5
+    )[1],
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_every_step_and_example_drops_other_elements(loop):
+    """As a loop of Python's does, where every call asks for a key."""
+    layer, ones = nn.Dropout(0.5), np.ones(400, np.float32)
+    step = jit(lambda x, key: dropped(lambda x: (layer(x), loop(layer, x), layer(x)), x, key))
+    before, within, after = step(ones, KEY)
+    rows = np.stack([before, *within, after]) != 0
+    for a in range(len(rows)):
+        for b in range(a):
+            assert 140 < (rows[a] == rows[b]).sum() < 260
+    np.testing.assert_array_equal(step(ones, KEY)[1], within)
+    assert not np.array_equal(step(ones, random.key(4))[1], within)
+
+
+def test_the_gradient_of_a_loop_passes_where_its_step_dropped_nothing():
+    layer, scales = nn.Dropout(0.5), np.arange(1.0, 6.0, dtype=np.float32)
+
+    def total(x, key):
+        with nn.training(key):
+            return scan(lambda sum, s: (sum + s * layer(x), layer(x)), np.zeros_like(x), scales)
+
+    ones = np.ones(50, np.float32)
+    expected = jit(total)(ones, KEY)[0]  # it is linear in x
+    slope = grad(lambda x, key: total(x, key)[0].sum())
+    for function in (slope, jit(slope), jit(grad(lambda x, key: checkpoint(total)(x, key)[0].sum()))):
+        np.testing.assert_allclose(function(ones, KEY), expected)
+
+
+def test_a_pass_that_is_opened_in_a_step_has_the_key_that_it_is_given():
+    layer, ones = nn.Dropout(0.5), np.ones((3, 40), np.float32)
+    for run in (vmap, lambda f: lambda xs: scan(lambda carry, x: (carry, f(x)), 0.0, xs)[1]):
+        rows = jit(lambda x, run=run: run(lambda row: dropped(layer, row, KEY))(x))(ones)
+        np.testing.assert_array_equal(rows, np.tile(dropped(layer, ones[0], KEY), (3, 1)))
+
+
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
 def test_rates_that_are_none(rate):
     with pytest.raises(ValueError, match=r"\[Dropout\]"):
@@ -162,6 +253,19 @@ def test_blocks_belong_to_their_thread():
         thread.start()
         thread.join()
     assert seen == [None]
+
+
+def test_a_block_around_a_compiled_function_is_refused_where_a_trace_is_under_way():
+    """Its program would be kept with the key of its first call."""
+    layer = jit(nn.Dropout(0.5))
+    for objective in (
+        lambda x: dropped(layer, x, KEY).sum(),
+        lambda x: vmap(lambda r: dropped(layer, r, KEY))(x).sum(),
+    ):
+        with pytest.raises(TracingError, match="Open it inside the function"):
+            grad(objective)(X)
+    whole = jit(grad(lambda x, key: (dropped(layer, x, key) ** 2).sum()))
+    assert not np.array_equal(whole(X, KEY), whole(X, random.key(5)))
 
 
 @pytest.mark.parametrize("transform", [jit, lambda f: grad(lambda x: f(x).sum())], ids=["jit", "grad"])

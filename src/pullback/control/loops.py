@@ -24,6 +24,8 @@ from pullback.numpy.promotion import (
     type_of,
     where_written,
 )
+from pullback.numpy.ranges import arange
+from pullback.operators.arithmetic import add
 from pullback.operators.elementwise import filled
 from pullback.operators.logic import not_equal
 from pullback.tracing.functions import check_function
@@ -89,7 +91,7 @@ def scan(
         steps = [Variable(type, "x") for type in x_types]
         since = mark()
         made = structure.unflatten(carries), xs_structure.unflatten(steps)
-        with tracing([*carries, *steps], made):
+        with tracing([*carries, *steps], made, "step") as trace:
             following, kept = _pair(function(*made))
             outputs, found = output_nodes(following)
             ys, y_structure = output_nodes(kept)
@@ -103,6 +105,10 @@ def scan(
     outputs = tuple(
         _like("scan", before, after, path) for before, after, path in zip(carries, outputs, structure.paths)
     )
+    if trace.run is not None:
+        steps.append(trace.run)
+        leaves.append(arange(trips))
+        types.append(leaf_type(leaves[-1]))
     starts = [Variable(leaf_type(leaf), "init") for leaf in start]
     sequences = [Variable(type, "xs") for type in types]
     inits = [cast(node, variable.dtype) for node, variable in zip(starts, carries)]
@@ -279,7 +285,7 @@ def while_loop(
         carries = [Variable(type, "carry") for type in start_types]
         since = mark()
         made = structure.unflatten(carries)
-        with tracing(carries, made):
+        with tracing(carries, made, "step") as trace:
             flags, _ = output_nodes(condition(made))
             flags = ended(flags, since)  # a region of its own
             outputs, found = output_nodes(body(made))
@@ -303,7 +309,11 @@ def while_loop(
     )
     around = [Variable(type, "init") for type in types]
     inits = [cast(node, variable.dtype) for node, variable in zip(around, carries)]
-    nodes = make_while(carries, flag, outputs, inits, since)
+    if trace.run is not None:
+        carries.append(trace.run)
+        outputs = (*outputs, add(trace.run, filled(1, trace.run.dtype, ())))
+        inits.append(filled(0, trace.run.dtype, ()))
+    nodes = make_while(carries, flag, outputs, inits, since)[: len(leaves)]
     return structure.unflatten(finish(nodes, around, leaves))
 
 

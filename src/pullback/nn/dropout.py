@@ -20,7 +20,8 @@ class Dropout(Module):
 
     so that the expectation of :math:`y` is :math:`x`. In evaluation, which is everywhere outside of
     ``nn.training``, :math:`y = x`. Any shape of floats. What is dropped follows from the key of the training
-    pass and from the order in which layers are called: the same bits for any number of threads.
+    pass and from the order in which layers are called: the same bits for any number of threads. In a loop or a ``vmap``
+    within the pass other elements are dropped in each step and for each example.
 
     Raises ``ValueError`` for a rate outside [0, 1).
 

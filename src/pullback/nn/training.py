@@ -11,7 +11,7 @@ from pullback.errors import TracingError, TreeError
 from pullback.numpy.arrays import plain
 from pullback.random import fold_in
 from pullback.tracing import flatten, map_tree
-from pullback.tracing.trace import traces_under_way
+from pullback.tracing.trace import runs_under_way, traces_outside_kept, traces_under_way
 
 __all__ = ["Training", "current_training", "training"]
 
@@ -32,9 +32,16 @@ class Training:
         self._depth = traces_under_way()
 
     def next_key(self) -> Any:
-        """A key that nothing else in this pass is given; they come in the order in which layers ask."""
+        """A key that nothing else in this pass is given; they come in the order in which layers ask.
+
+        In a loop within the pass (``scan``, ``fori_loop``, ``while_loop``, ``map``) it is another one in each step, and
+        in a ``vmap`` for each example.
+        """
         self._keys_given += 1
-        return fold_in(self._key, self._keys_given - 1)
+        key = fold_in(self._key, self._keys_given - 1)
+        for number in runs_under_way(self._depth):
+            key = fold_in(key, number)
+        return key
 
     def value(self, buffer: Any) -> Any:
         """What ``buffer``, an array in a field of ``pb.buffer()``, has become in this pass so far."""
@@ -109,13 +116,14 @@ def training(key: Any) -> Iterator[Training]:
 def current_training() -> Training | None:
     """The innermost pass under way in this thread, or None: then a layer behaves as in evaluation.
 
-    Raises ``TracingError`` in a traced function when the block was opened outside of every trace: the key and
-    what layers set would belong to one call of the function, its compiled program to all.
+    Raises ``TracingError`` in a traced function when the block was opened outside of every trace, and in a compiled
+    one when it was opened outside of that: the key and what layers set would belong to one call of the function, its
+    compiled program to all.
     """
     if not _active.passes:
         return None
     mode = _active.passes[-1]
-    if mode._depth == 0 and traces_under_way() > 0:
+    if mode._depth <= traces_outside_kept() or (mode._depth == 0 and traces_under_way() > 0):
         raise TracingError(
             "nn.training(key) was opened outside of the function that is traced. Open it inside the function "
             "given to jit or grad, and make the key an argument of it."

@@ -44,13 +44,16 @@ __all__ = [
     "finish",
     "is_example",
     "is_whole",
+    "kept_for_all_calls",
     "known_order",
     "known_value",
     "known_values",
     "leaf_type",
     "owned",
+    "runs_under_way",
     "trace",
     "trace_flat",
+    "traces_outside_kept",
     "traces_under_way",
     "tracing",
     "variables_under_way",
@@ -225,30 +228,45 @@ def ended(nodes: Sequence[Node], since: int) -> tuple[Node, ...]:
 
 class _UnderWay(threading.local):
     def __init__(self) -> None:
-        self.stack: list[dict[int, Variable]] = []
+        self.stack: list[tracing] = []
         self.whole = False
+        self.outside_kept = -1
 
 
 _under_way = _UnderWay()
+
+
+_NUMBER = Type(np.dtype(np.int64), ())
 
 
 class tracing:
     """Count ``variables`` as those of a trace under way, and refuse that it changes ``arguments``.
 
     These are trees made for the trace: the caller's own would not change with them, as they do where nothing is
-    traced.
+    traced. A trace whose function is run many times says what one run is called, ``each``; what is traced may ask for
+    its number (``runs_under_way``), and then ``run`` is a variable that whoever made the trace has to supply.
     """
 
-    __slots__ = ("_before", "_known", "_outer", "_trees")
+    __slots__ = ("_before", "_outer", "_trees", "each", "known", "run")
 
-    def __init__(self, variables: Iterable[Variable], arguments: Any = ()) -> None:
-        self._known = {id(variable): variable for variable in variables}
+    def __init__(self, variables: Iterable[Variable], arguments: Any = (), each: str = "") -> None:
+        self.known = {id(variable): variable for variable in variables}
         self._trees = None if _are_nodes(arguments) else arguments
+        self.each = each
+        self.run: Variable | None = None
 
-    def __enter__(self) -> None:
-        _under_way.stack.append(self._known)
+    def __enter__(self) -> tracing:
+        _under_way.stack.append(self)
         self._outer, mode.trace = mode.trace, self
         self._before = None if self._trees is None else flatten(self._trees)
+        return self
+
+    def number(self) -> Variable:
+        """The variable ``run``, an ``int64``, made where it is first asked for."""
+        if self.run is None:
+            self.run = Variable(_NUMBER, self.each, is_example=self.each == "example")
+            self.known[id(self.run)] = self.run
+        return self.run
 
     def __exit__(self, kind: Any, *error: Any) -> None:
         _under_way.stack.pop()
@@ -278,12 +296,35 @@ def _refuse_changed(arguments: Any, before: list[Any], structure: Structure) -> 
 
 def variables_under_way() -> list[dict[int, Variable]]:
     """The variables by ``id`` of each trace that this thread is in, the innermost last."""
-    return list(_under_way.stack)
+    return [each.known for each in _under_way.stack]
+
+
+def runs_under_way(depth: int) -> list[Variable]:
+    """The number of the run for each trace, beyond the first ``depth``, of a function that is run many times: the step
+    of a loop, the example of a batch. The outermost comes first.
+    """
+    return [trace.number() for trace in _under_way.stack[depth:] if trace.each]
 
 
 def traces_under_way() -> int:
     """How many traces, one inside the other, this thread is in; 0 where values are concrete."""
     return len(_under_way.stack)
+
+
+@contextmanager
+def kept_for_all_calls() -> Iterator[None]:
+    """A context in which a function is traced once, for every call that it will have."""
+    before = _under_way.outside_kept
+    try:
+        _under_way.outside_kept = traces_under_way()
+        yield
+    finally:
+        _under_way.outside_kept = before
+
+
+def traces_outside_kept() -> int:
+    """How many traces are outside the innermost one that is kept for all calls; -1 where there is none."""
+    return _under_way.outside_kept
 
 
 @contextmanager
@@ -306,8 +347,8 @@ def is_whole() -> bool:
 def refuse_leaked(variables: Iterable[Variable]) -> None:
     """Raise unless every variable belongs to a trace under way in this thread."""
     for variable in variables:
-        for known in reversed(_under_way.stack):
-            if id(variable) in known:
+        for each in reversed(_under_way.stack):
+            if id(variable) in each.known:
                 break
         else:
             raise TracingError(

@@ -56,7 +56,8 @@ def vmap(
     of matrices, a convolution has more samples. Nothing is called once per example. Works inside other
     transformations and compiled functions, around them, and on itself: ``vmap(grad(loss), (None, 0, 0))``
     gives the gradient of each example. Random numbers are functions of their key: from one key every example
-    has the same numbers, from a batch of keys (``random.split(key, N)``) each has its own.
+    has the same numbers, from a batch of keys (``random.split(key, N)``) each has its own, and so do layers such as
+    ``nn.Dropout`` where ``nn.training(key)`` was opened around the ``vmap``.
 
     Raises ``BatchError`` where batch sizes differ, an array has no such axis, there is no batched argument and no
     ``axis_size``, or a result for which ``out_axes`` says ``None`` differs between examples; ``TreeError`` where
@@ -91,8 +92,10 @@ def vmap(
         if axis is not None:
             ones, many = [*ones, axis.index], [*many, as_array_node(np.arange(batch.size))]
         since = mark()
-        with tracing(ones, batch.made), nullcontext() if axis is None else axis.known():
+        with tracing(ones, batch.made, "example") as trace, nullcontext() if axis is None else axis.known():
             outputs, structure = output_nodes(function(*batch.arguments, **batch.keywords))
+        if trace.run is not None:
+            ones, many = [*ones, trace.run], [*many, as_array_node(np.arange(batch.size))]
         outputs = ended(outputs, since)
         axes = _spread("out_axes of the result", out_axes, structure)
         with batching(axis):

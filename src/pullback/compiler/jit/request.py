@@ -11,7 +11,7 @@ from pullback.compiler.programs.executable import Requested
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Node, Type
 from pullback.graph.named import sizes_under_way
-from pullback.tracing.trace import Traced, trace_flat
+from pullback.tracing.trace import Traced, kept_for_all_calls, trace_flat
 from pullback.tracing.trees import Structure, difference, flatten
 
 __all__ = ["ClosesOver", "Request", "traced_once"]
@@ -27,7 +27,8 @@ class ClosesOver(TracingError):
 
 def traced_once(function: Callable[..., Any], structure: Structure, types: tuple[Type, ...]) -> Traced:
     """The function's trace for all its calls; raises ``TracingError`` if it draws random numbers of its own."""
-    return without_draws(lambda: trace_flat(function, structure, types), function, structure.spec)
+    with kept_for_all_calls():
+        return without_draws(lambda: trace_flat(function, structure, types), function, structure.spec)
 
 
 @dataclass(frozen=True)
