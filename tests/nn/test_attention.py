@@ -122,6 +122,45 @@ def test_padding_is_not_looked_at(layer, inputs):
     assert all(np.isfinite(leaf).all() for leaf in flatten(gradient)[0])
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "compiled"])
+@pytest.mark.parametrize("hidden", [np.nan, np.inf])
+def test_padding_of_self_attention_asks_nothing(random, hidden, compiled):
+    """The loss does not look at what is put out there; the gradients of shared weights pass through all the same."""
+    layer = nn.MultiHeadAttention(FEATURES, HEADS, seed=0, dtype=np.float64)
+    x = random.standard_normal((BATCH, KEYS, FEATURES))
+    seen = KEY_MASK[..., None]
+
+    def loss(layer, x):
+        return (np.where(seen, layer(x, key_mask=KEY_MASK), 0) ** 2).sum()
+
+    slope = jit(grad(loss, (0, 1))) if compiled else grad(loss, (0, 1))
+    found, expected = (slope(layer, np.where(seen, x, other)) for other in (hidden, 0.0))
+    for one, other in zip(flatten(found)[0], flatten(expected)[0]):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+    # A place that is no key may be a query, as a masked word is.
+    np.testing.assert_array_equal(layer(x, key_mask=KEY_MASK), layer(x, x.copy(), key_mask=KEY_MASK))
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        KEY_MASK[:, None, None],
+        np.where(KEY_MASK[:, None, None], 0.5, -np.inf),
+        np.broadcast_to(KEY_MASK[:, None, None], (BATCH, 1, QUERIES, KEYS)) & (np.arange(KEYS) > 0),
+        KEY_MASK[0],
+    ],
+    ids=["bools", "floats", "for each query", "of keys alone"],
+)
+def test_keys_that_a_mask_hides_from_all_queries_are_not_looked_at(layer, inputs, mask):
+    query, key, value = inputs
+    hidden = (mask == -np.inf if mask.dtype.kind == "f" else ~mask).all(axis=tuple(range(mask.ndim))[-3:-1])
+    bad = [np.where(hidden[..., None], np.nan, part) for part in (key, value)]
+    for run in (lambda layer, *of: layer(*of, mask=mask), jit(lambda layer, *of: layer(*of, mask=mask))):
+        np.testing.assert_array_equal(run(layer, query, *bad), run(layer, *inputs))
+        gradient = grad(lambda layer, run=run: run(layer, query, *bad).sum())(layer)
+        assert all(np.isfinite(leaf).all() for leaf in flatten(gradient)[0])
+
+
 def test_self_attention_and_values_that_are_the_keys(random):
     layer = nn.MultiHeadAttention(FEATURES, 3, seed=0, dtype=np.float64)
     x, memory = random.standard_normal((2, BATCH, QUERIES, FEATURES))

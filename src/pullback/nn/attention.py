@@ -15,7 +15,8 @@ from pullback.nn.dropout import Dropout
 from pullback.nn.initialisers import Initialiser, glorot_uniform
 from pullback.nn.layers import Dense, Seed, check_features, sizes
 from pullback.nn.module import Module
-from pullback.numpy import astype, exp, logical_and, softmax, stop_gradient, swapaxes, where
+from pullback.numpy import any as any_
+from pullback.numpy import astype, exp, isfinite, logical_and, softmax, stop_gradient, swapaxes, where
 from pullback.numpy import max as max_
 from pullback.numpy import sum as sum_
 from pullback.tracing import static
@@ -38,7 +39,9 @@ class MultiHeadAttention(Module):
     looked at; with ``causal`` a query sees keys up to its own place; ``mask`` is of the shape (…, heads, queries,
     keys) or broadcasts to it, and is true where the query may see the key, or a float that is added as :math:`M`,
     minus infinity where it may not. A query that sees no key has the weights 0, not NaN, and so has their
-    derivative.
+    derivative. NaN and infinity reach no result and no gradient from keys that the masks hide from all queries, and
+    neither from the queries there, where the layer attends to the query itself and has a ``key_mask``: they count as
+    zeros. What some queries see must be finite for all.
 
     In training ``dropout`` is applied to the weights :math:`A`. The four matrices begin uniform in
     :math:`\pm\sqrt{6 / (\text{inputs} + \text{outputs})}`, or by ``initialiser``, and biases at zero.
@@ -106,24 +109,28 @@ class MultiHeadAttention(Module):
     ) -> Any:
         key = query if key is None else key
         value = key if value is None else value
+        of_itself = key is query
         self._check(query, key, value)
         batch, queries, keys = tuple(query.shape[:-2]), query.shape[-2], key.shape[-2]
         if mask is not None:
             mask = self._mask("mask", mask, "bf", (*batch, self.heads, queries, keys))
+        seen = []
         if key_mask is not None:
             key_mask = self._mask("key_mask", key_mask, "b", (*batch, keys))
+            seen.append(key_mask[..., None, None, :])
+            if of_itself:
+                query = where(key_mask[..., None] | isfinite(query), query, 0)
             key, value = (where(key_mask[..., None], part, 0) for part in (key, value))
+        if mask is not None:
+            seen.append(mask if mask.dtype.kind == "b" else mask != -np.inf)
+            by_any = _by_any_query(seen[-1])[..., None]
+            key, value = (where(by_any, part, 0) for part in (key, value))
         q, k, v = (self._heads(part) for part in (self.query(query), self.key(key), self.value(value)))
         scores = q @ swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]))
-        seen = [] if key_mask is None else [key_mask[..., None, None, :]]
         if causal:
             seen.append(np.tri(queries, keys, dtype=bool))
-        if mask is not None and mask.dtype.kind == "b":
-            seen.append(mask)
-        elif mask is not None:
-            barred = mask == -np.inf
-            seen.append(~barred)
-            scores = scores + astype(where(barred, 0, mask), scores.dtype)
+        if mask is not None and mask.dtype.kind == "f":
+            scores = scores + astype(where(mask == -np.inf, 0, mask), scores.dtype)
         weights = _masked_softmax(scores, reduce(logical_and, seen)) if seen else softmax(scores)
         mixed = swapaxes(Dropout(self.dropout)(weights) @ v, -2, -3)
         return self.output(mixed.reshape(*query.shape))
@@ -175,6 +182,11 @@ class MultiHeadAttention(Module):
 
     def parts(self) -> dict[str, Any]:
         return {}
+
+
+def _by_any_query(mask: Any) -> Any:
+    """Whether a key is seen at all, (…, keys), by a mask (…, heads, queries, keys) that may lack leading axes."""
+    return any_(mask, axis=tuple(range(max(-3, -mask.ndim), -1)))
 
 
 def _masked_softmax(scores: Any, seen: Any) -> Any:
