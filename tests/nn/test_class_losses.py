@@ -1,5 +1,7 @@
 """Options of losses of classes: axes, weights, what is ignored, smoothing; against sums written out by hand."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -112,6 +114,40 @@ def test_losses_have_the_dtype_of_the_logits(name, options):
         return getattr(nn, name)(z, LABELS, axis=1, ignore_index=-100, weight=WEIGHT, **options)
 
     assert losses(z).dtype == pb.jit(losses)(z).dtype == np.float32
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "compiled"])
+@pytest.mark.parametrize(
+    ("loss", "labels"),
+    [
+        (nn.softmax_cross_entropy, [0, 2]),
+        (partial(nn.softmax_cross_entropy, label_smoothing=0.1, weight=[1.0, 0.0, 2.0]), [0, 2]),
+        (partial(nn.softmax_focal, gamma=0.5), [0, 2]),
+        (nn.multi_margin, [0, 2]),
+        (nn.softmax_cross_entropy, [[0.5, 0.0, 0.5], [1.0, 0.0, 0.0]]),
+        (nn.kl_divergence, [[0.5, 0.0, 0.5], [1.0, 0.0, 0.0]]),
+    ],
+)
+def test_classes_that_are_ruled_out_have_no_part(loss, labels, compiled):
+    """A logit of minus infinity is that of no class: everything else is as without it."""
+    z, labels = np.array([[0.5, -np.inf, 1.0], [2.0, -np.inf, 0.0]]), np.array(labels)
+    slope = pb.value_and_grad(lambda z: loss(z, labels))
+    value, slopes = (pb.jit(slope) if compiled else slope)(z)
+    near, near_slopes = slope(np.where(np.isinf(z), -800.0, z))
+    np.testing.assert_allclose(value, near, rtol=1e-12)
+    np.testing.assert_allclose(slopes, near_slopes, rtol=1e-12)
+    assert (slopes[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "loss", [nn.softmax_cross_entropy, nn.softmax_focal, partial(nn.softmax_focal, gamma=0.5)]
+)
+def test_a_label_that_is_ruled_out_is_infinitely_wrong(loss):
+    value, slopes = pb.value_and_grad(lambda z: loss(z, np.array([1])))(np.array([[0.0, -np.inf, 0.0]]))
+    assert value == np.inf
+    np.testing.assert_allclose(slopes, [[0.5, -1.0, 0.5]])
+    weighted = partial(loss, weight=np.array([1.0, 0.0, 1.0]), reduction="sum")
+    assert weighted(np.array([[0.0, -np.inf, 0.0]]), np.array([1])) == 0
 
 
 def test_what_is_left_out_by_a_mask_and_by_a_label():

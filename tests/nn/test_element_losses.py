@@ -109,6 +109,44 @@ def test_far_from_zero():
     assert np.isfinite(pb.grad(lambda z: nn.binary_focal(z, np.array([0, 1]), reduction="sum"))(z)).all()
 
 
+INFINITE = [math.inf, math.inf, -math.inf, -math.inf, math.inf, -math.inf]
+CERTAIN = [0, 1, 0, 1, 0.25, 0.25]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "compiled"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.binary_cross_entropy,
+        partial(nn.binary_cross_entropy, positive_weight=1.0, weight=np.ones(6)),
+        nn.binary_focal,
+        partial(nn.binary_focal, gamma=0.5),
+    ],
+)
+def test_infinite_logits_are_right_or_wrong(loss, compiled):
+    z, y = np.array(INFINITE), np.array(CERTAIN)
+    losses, slope = partial(loss, reduction="none"), pb.grad(partial(loss, reduction="sum"))
+    losses, slopes = ((pb.jit(f) if compiled else f)(z, y) for f in (losses, slope))
+    np.testing.assert_array_equal(losses, [math.inf, 0, 0, math.inf, math.inf, math.inf])
+    np.testing.assert_array_equal(slopes, [1, 0, 0, -1, 0.75, -0.25])
+
+
+def test_a_binary_cross_entropy_keeps_the_digits_of_what_is_almost_certain():
+    z = np.array([20.0, -30.0], np.float32)
+    losses = nn.binary_cross_entropy(z, np.array([1, 0]), reduction="none")
+    np.testing.assert_allclose(losses, np.exp([-20.0, -30.0]), rtol=1e-6)
+
+
+def test_what_there_is_none_of_is_no_part_of_a_loss():
+    z = np.array([-math.inf, 0.0])
+    np.testing.assert_array_equal(nn.poisson_nll(z, np.array([0, 1]), reduction="none"), [0, 1])
+    slopes = pb.grad(lambda z: nn.log_cosh(z, np.zeros(2), reduction="sum"))(z)
+    np.testing.assert_array_equal(slopes, [-1, 0])
+    np.testing.assert_array_equal(nn.log_cosh(z, np.zeros(2), reduction="none"), [math.inf, 0])
+    curvature = pb.grad(pb.grad(lambda e: nn.log_cosh(e, np.float64(0.0))))
+    assert curvature(0.0) == 1
+
+
 def test_a_variance_is_bounded_in_value_and_not_in_slope():
     y, t = np.array([0.5]), np.array([0.0])
     value, slope = pb.value_and_grad(lambda v: nn.gaussian_nll(y, t, v, epsilon=0.1))(np.array([1e-9]))

@@ -16,6 +16,7 @@ from pullback.nn.losses.common import (
     focused,
     not_negative,
     reduced,
+    times,
     visible,
 )
 from pullback.numpy import expand_dims, expm1, log, log_softmax, logsumexp, maximum
@@ -42,6 +43,9 @@ def softmax_cross_entropy(
     ``logits`` are floats, with classes along ``axis``: (…, classes), or (batch, classes, height, width) with
     ``axis=1``. ``labels`` are integers, each the number of a class, of the logits' shape without ``axis``; or
     floats of the logits' shape, probabilities :math:`p`: then :math:`-\sum_k p_k \log \mathrm{softmax}(z)_k`.
+
+    A class that is ruled out by a logit of minus infinity has no part in either, and its slope is 0; where it is the
+    label the loss is infinite.
 
     ``weight`` (classes,) weights each class, :math:`-w_y \log \mathrm{softmax}(z)_y`; the mean is then divided by
     the sum of the labels' weights (of probabilities: by their number). Places whose label is ``ignore_index``, which
@@ -83,7 +87,7 @@ def softmax_cross_entropy(
         own, other = (np.asarray(share, logits.dtype) for share in (1 - label_smoothing + even, even))
         share = choose(places.chosen, own, other)
         share = share if places.weight is None else share * places.weight
-        losses = -sum_(share * log_softmax(logits, axis), axis=axis)
+        losses = -sum_(times(share, log_softmax(logits, axis)), axis=axis)
     else:
         # A sum over a mask rather than a gather: its pullback is elementwise, and fuses with the softmax.
         losses = places.weighted(logsumexp(logits, axis) - places.of_label(logits))
@@ -200,7 +204,7 @@ def kl_divergence(
     logits, probabilities = visible(along, logits), visible(along, probabilities)
     positive = probabilities > 0
     entropies = choose(positive, probabilities * log(choose(positive, probabilities, 1)), 0)
-    divergences = sum_(entropies - probabilities * log_softmax(logits, axis), axis=axis)
+    divergences = sum_(entropies - times(probabilities, log_softmax(logits, axis)), axis=axis)
     return reduced(name, divergences, reduction, mask)
 
 
@@ -235,9 +239,9 @@ def _cross_entropy_of_probabilities(
     logits, probabilities = visible(along, logits), visible(along, probabilities)
     if label_smoothing:
         probabilities = probabilities * (1 - label_smoothing) + label_smoothing / logits.shape[axis]
-    terms = probabilities * log_softmax(logits, axis)
     weights = _class_weights(name, weight, logits, axis)
-    terms = terms if weights is None else weights * terms
+    shares = probabilities if weights is None else weights * probabilities
+    terms = times(shares, log_softmax(logits, axis))
     return reduced(name, -sum_(terms, axis=axis), reduction, mask)
 
 
@@ -260,7 +264,7 @@ class _Places(NamedTuple):
 
     def weighted(self, losses: Any) -> Any:
         """``losses`` times the weights of their labels."""
-        return losses if self.weight is None else self.of_label(self.weight) * losses
+        return losses if self.weight is None else times(self.of_label(self.weight), losses)
 
     def reduced(self, losses: Any, reduction: str) -> Any:
         """``losses``, of which a mean divides by the labels' weights."""

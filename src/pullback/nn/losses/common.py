@@ -8,7 +8,7 @@ import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Node, dtype_kind
-from pullback.numpy import astype, broadcast_to, mean
+from pullback.numpy import astype, broadcast_to, isinf, mean
 from pullback.numpy import sum as sum_
 from pullback.numpy import where as choose
 
@@ -20,6 +20,7 @@ __all__ = [
     "focused",
     "not_negative",
     "reduced",
+    "times",
     "visible",
 ]
 
@@ -69,11 +70,17 @@ def focused(wrong: Any, gamma: float, losses: Any) -> Any:
     """``losses`` times ``wrong`` to the power of ``gamma``: how far an answer is from the right one, in 0 to 1.
 
     Where it is not at all wrong the loss is 0, and so is its slope; a power below 1 has an infinite one there, and one
-    below 2 an infinite curvature.
+    below 2 an infinite curvature. An infinite loss is wholly wrong, whatever is near.
     """
+    wrong = choose(losses == np.inf, 1, wrong)
     if gamma < 2:
         wrong = choose(wrong > 0, wrong, 1)
     return wrong**gamma * losses
+
+
+def times(shares: Any, x: Any) -> Any:
+    """``shares`` of ``x``; 0 where there is none of what is infinite, and so is the slope by ``x``."""
+    return shares * choose((shares == 0) & isinf(x), 0, x)
 
 
 def visible(mask: Any, x: Any, fill: float = 0) -> Any:

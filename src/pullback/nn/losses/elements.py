@@ -14,6 +14,7 @@ from pullback.nn.losses.common import (
     focused,
     not_negative,
     reduced,
+    times,
     visible,
 )
 from pullback.numpy import (
@@ -123,7 +124,8 @@ def log_cosh(outputs: Any, targets: Any, *, where: Any = None, reduction: str = 
     """
     outputs, targets, mask = _pair("log_cosh", outputs, targets, where)
     error = outputs - targets
-    return reduced("log_cosh", error + softplus(-2 * error) - math.log(2), reduction, mask)
+    size = choose(error < 0, -error, error)  # not the absolute value, whose slope is 0 at 0
+    return reduced("log_cosh", size + softplus(-2 * size) - math.log(2), reduction, mask)
 
 
 def squared_logarithmic_error(
@@ -170,7 +172,7 @@ def binary_cross_entropy(
     where: Any = None,
     reduction: str = "mean",
 ) -> Any:
-    r"""The cross-entropy of targets and sigmoid(logits), :math:`\log(1 + e^z) - z y`, without overflow.
+    r"""The cross-entropy of targets and sigmoid(logits), :math:`y \log(1 + e^{-z}) + (1 - y) \log(1 + e^z)`.
 
     ``logits`` and ``targets`` have one shape; targets are 0 or 1 (any dtype) or probabilities. ``weight`` multiplies
     the losses, ``positive_weight`` :math:`w` what they have of the class 1; both broadcast to the logits. The mean
@@ -178,19 +180,21 @@ def binary_cross_entropy(
 
     .. math:: -w y \log \sigma(z) - (1 - y) \log(1 - \sigma(z))
 
+    Nothing overflows, and infinite logits are as certain as can be: the loss is 0 where they are right, infinite where
+    they are wrong, and slopes are finite.
+
     >>> import numpy as np
     >>> round(float(binary_cross_entropy(np.array([0.0, 100.0]), np.array([1, 1]))), 4)
     0.3466
     """
     name = "binary_cross_entropy"
     logits, targets, mask = _logits_and_targets(name, logits, targets, where)
-    if positive_weight is None:
-        losses = softplus(logits) - logits * targets
-    else:
-        share = _broadcasting(name, "positive_weight", positive_weight, logits)
-        losses = (1 - targets) * logits + (1 + (share - 1) * targets) * softplus(-logits)
+    positive = targets
+    if positive_weight is not None:
+        positive = visible(mask, _broadcasting(name, "positive_weight", positive_weight, logits)) * targets
+    losses = _entropies(logits, positive, 1 - targets)
     if weight is not None:
-        losses = visible(mask, _broadcasting(name, "weight", weight, logits)) * losses
+        losses = times(visible(mask, _broadcasting(name, "weight", weight, logits)), losses)
     return reduced(name, losses, reduction, mask)
 
 
@@ -224,7 +228,7 @@ def binary_focal(
     if alpha is not None and not 0 <= alpha <= 1:
         raise ValueError(f"[{name}] alpha is {alpha}. Give a share from 0 to 1, or None.")
     logits, targets, mask = _logits_and_targets(name, logits, targets, where)
-    losses = softplus(logits) - logits * targets
+    losses = _entropies(logits, targets, 1 - targets)
     if gamma:
         # 1 - p as the sum of what is positive: near 1 no digits of p are lost.
         losses = focused(sigmoid(logits) * (1 - targets) + sigmoid(-logits) * targets, gamma, losses)
@@ -286,7 +290,9 @@ def poisson_nll(
     not_negative(name, "epsilon", epsilon)
     outputs, targets, mask = _pair(name, outputs, targets, where)
     targets = astype(targets, outputs.dtype)
-    losses = exp(outputs) - targets * outputs if log_input else outputs - targets * log(outputs + epsilon)
+    losses = (
+        exp(outputs) - times(targets, outputs) if log_input else outputs - targets * log(outputs + epsilon)
+    )
     if full:
         many = targets > 1
         count = choose(many, targets, 1)
@@ -338,6 +344,16 @@ def _pair(name: str, outputs: Any, targets: Any, where: Any, what: str = "output
 def _logits_and_targets(name: str, logits: Any, targets: Any, where: Any) -> tuple[Any, Any, Any]:
     logits, targets, mask = _pair(name, logits, targets, where, "logits")
     return logits, astype(targets, logits.dtype), mask
+
+
+def _entropies(logits: Any, positive: Any, negative: Any) -> Any:
+    """The cross-entropies of sigmoid(logits) and these shares of the class 1 and of the other one.
+
+    Both have a term softplus(-|z|), the wrong one |z| beside it. Of terms that are not negative no digits are lost.
+    """
+    size = choose(logits < 0, -logits, logits)  # not the absolute value, whose slope is 0 at 0
+    wrong = choose(logits < 0, positive, negative)
+    return times(wrong, size) + (positive + negative) * softplus(-size)
 
 
 def _huber(
