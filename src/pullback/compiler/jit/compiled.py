@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -93,7 +94,10 @@ class Compiled(_CalledAtOnce[P, R]):
                 "no memory to give: leave it out of donate_argnums or of static_argnums"
             )
         self.__name__ = getattr(function, "__name__", "function")
+        self.__qualname__ = getattr(function, "__qualname__", self.__name__)
+        self.__module__ = getattr(function, "__module__", __name__)
         self._requested = Request(function, self.__name__, donated, watch)
+        self._shapes = shapes
         self._any_size = None if shapes is None else AnySize(self._requested, shapes)
         self._programs: dict[Any, Specialised] = {}
         self._inside = Inside(function, check_nan, flush_subnormals)
@@ -124,9 +128,27 @@ class Compiled(_CalledAtOnce[P, R]):
         """Have the next call go through Python."""
         object.__setattr__(self, "__call__", self._call)
 
-    def __getstate__(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What ``copy`` takes: the default of Python refuses words of memory that are no attributes."""
-        return self.__dict__, {"__call__": self.__call__}
+    def __reduce__(self) -> Any:
+        """How it is pickled and copied: as functions are, by name, where its name is that of a decorated function; else
+        as the function and the settings, of which a new one is made.
+        """
+        named: Any = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            named = getattr(named, name, None)
+        if named is self:
+            return self.__qualname__
+        settings = (
+            self._requested.donate_argnums,
+            self.static_argnums,
+            self._requested.watch,
+            self.memory,
+            self.check_nan,
+            self.static_argnames,
+            self.max_traces,
+            self.flush_subnormals,
+            self._shapes,
+        )
+        return type(self), (self.function, *settings)
 
     def __transformed__(
         self,
@@ -463,6 +485,9 @@ def jit(
     number; where Python needs an integer it is refused, as are operations that have no rule for padding:
     ``NamedAxisError``. Each size that is met is traced, and compared with the program: where the function is another
     one at that size, it has a program of its own, as sizes 0 and 1 have, and the logger ``pullback.jit`` says why.
+
+    It can be pickled, for other processes, and copied as far as the function can: a function of a module, decorated or
+    not, a bound method, a ``partial``. The programs stay behind; the code cache has their code.
 
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place,
     ``MemoryBudgetError`` with the least memory that can be reached where that is beyond the budget, and
