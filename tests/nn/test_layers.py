@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback import grad, jit, nn, static
+from pullback import grad, jit, nn, optim, static
 from pullback.errors import DTypeError, SettingError, ShapeError
 from pullback.tracing import flatten, leaf_paths, map_tree
 
@@ -217,3 +217,9 @@ def test_what_is_set_without_being_a_field_is_printed():
     assert repr(Net()) == (
         "Net(\n  first: Dense(3 → 2),  # 8 parameters, 32 bytes\n)  # 8 parameters, 32 bytes"
     )
+
+
+def test_trees_like_a_model_are_printed_whatever_they_hold():
+    model = nn.Chain(nn.Embedding(5, 2, trainable=False), nn.BatchNorm(2), nn.Dense(2, 1))
+    for tree in (optim.Adam(0.1).init(model), map_tree(lambda leaf: None, model)):
+        assert "BatchNorm" in repr(tree) and "Embedding" in repr(tree)

@@ -122,9 +122,9 @@ def _lines(module: Module) -> list[str]:
     parts = module.parts()
     note = f"  # {describe_parameters(module)}" if parameter_bytes(module) else ""
     if not parts:
-        head = module.describe()
+        head = _head(module)
         return [f"{head if head.endswith(')') else f'{head}()'}{note}"]
-    lines = [f"{module.describe()}("]
+    lines = [f"{_head(module)}("]
     for name, part in parts.items():
         label = "" if name.isdigit() else f"{name}: "
         shown = _lines(part) if isinstance(part, Module) else [_brief(part)]
@@ -133,6 +133,16 @@ def _lines(module: Module) -> list[str]:
         shown[0] = label + shown[0]
         lines += [f"  {line}" for line in shown]
     return [*lines, f"){note}"]
+
+
+def _head(module: Module) -> str:
+    """What the module says of itself; its class where it holds something else than arrays of a layer's shapes, as in an
+    optimiser's state.
+    """
+    try:
+        return module.describe()
+    except (AttributeError, IndexError, TypeError, ValueError):
+        return type(module).__name__
 
 
 def _brief(value: Any) -> str:
