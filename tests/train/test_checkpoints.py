@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pullback import io, nn, optim
-from pullback.errors import DataError, OutputError
+from pullback.errors import DataError, OutputError, SettingError
 from pullback.tracing import flatten
 from pullback.train import EarlyStopping, Trainer, load_checkpoint, save_checkpoint
 
@@ -270,3 +270,24 @@ def test_a_checkpoint_without_settings_is_refused(data, make_model, tmp_path):
     io.save_tensors(tmp_path / "c", io.load_tensors(tmp_path / "c"), {name: json.dumps(entry)})
     with pytest.raises(DataError, match="of an earlier version"):
         load_checkpoint(trainer, tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ("learning_rates", "names 'learning_rates', and nothing is called so. Near it .*'learning_rate'"),
+        (["data", "batchsize"], "names 'batchsize'.*'batch_size'"),
+        (("optimiser.beta3",), "names 'optimiser.beta3'.*'optimiser.beta"),
+        ("xyz", "There are batch_size, .*data, .*optimiser"),
+    ],
+)
+def test_names_of_what_is_changed_are_those_of_something(data, make_model, tmp_path, changed, message):
+    trainer = make_trainer(make_model())
+    save_checkpoint(trainer, tmp_path / "c")
+    with pytest.raises(SettingError, match=message):
+        load_checkpoint(trainer, tmp_path / "c", changed=changed)
+
+
+def test_one_name_of_what_is_changed_needs_no_tuple(make_model, tmp_path):
+    save_checkpoint(make_trainer(make_model(), optim.SGD(0.1)), tmp_path / "c")
+    load_checkpoint(make_trainer(make_model(), optim.SGD(0.2)), tmp_path / "c", changed="learning_rate")

@@ -13,7 +13,7 @@ from pullback.io.bounded import allowance, parse_json
 from pullback.random import key
 from pullback.train.best import Best
 from pullback.train.history import History
-from pullback.train.settings import described, differences
+from pullback.train.settings import check_names, described, differences
 from pullback.train.snapshot import copy_arrays
 from pullback.train.trainer import Trainer
 from pullback.undisturbed import completed
@@ -64,23 +64,28 @@ def save_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
     save(arrays, path, {_ENTRY: json.dumps(entry)})
 
 
-def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str], *, changed: Collection[str] = ()) -> None:
+def load_checkpoint(
+    trainer: Trainer, path: str | os.PathLike[str], *, changed: str | Collection[str] = ()
+) -> None:
     """Put ``trainer`` where the one that wrote ``path`` was; training on gives the bits that it would have given.
 
     The model's arrays are overwritten in place; the seed becomes that of the file. All else that decides a training
     has to be what it was: the model, the loss, the optimiser with all its settings, batch size, scale, clipping, and
     in the next ``fit`` the rows of the data. What is to be another on purpose is named by ``changed``, such as
-    ``("learning_rate",)``, ``("optimiser.weight_decay", "data")``. Functions are known by their names.
+    ``"learning_rate"``, ``("optimiser.weight_decay", "data")``. Functions are known by their names.
 
     Raises ``DataError``, with ``trainer`` left as it is, for a file that is missing, damaged or no checkpoint, and
-    for one of another training, with every difference.
+    for one of another training, with every difference. Raises ``SettingError`` for a name in ``changed`` by which
+    nothing is called.
     """
     entry, history = _read_entry(path)
-    different = differences(entry["settings"], _settings(trainer), changed)
+    changed, settings = (changed,) if isinstance(changed, str) else changed, _settings(trainer)
+    check_names("changed", changed, entry["settings"], settings, {"data": None})
+    different = differences(entry["settings"], settings, changed)
     if different:
         raise DataError(
             f"[load_checkpoint] {path} does not fit: {'; '.join(different)}. Make the trainer as it was, or name what "
-            "is to be another: changed=('learning_rate',)."
+            "is to be another: changed='learning_rate'."
         )
     live = {"model": trainer.model, "state": trainer.state}
     stored = load(path, like=live if "best" not in entry else {**live, "best": trainer.model})

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-__all__ = ["described", "differences"]
+from pullback.errors import SettingError
+
+__all__ = ["check_names", "described", "differences"]
 
 _CLASS = "class"
 
@@ -50,7 +53,7 @@ def differences(before: Any, now: Any, changed: Collection[str] = (), place: str
     >>> differences(before, now, changed=["rate"])
     ['batch_size was 20, and is 40']
     """
-    if any(f".{name}." in f".{place}." for name in changed):
+    if any(_names(name, place) for name in changed):
         return []
     if isinstance(before, dict) and isinstance(now, dict) and before.get(_CLASS) == now.get(_CLASS):
         found = []
@@ -62,6 +65,42 @@ def differences(before: Any, now: Any, changed: Collection[str] = (), place: str
         pairs = enumerate(zip(before, now))
         return [line for k, (a, b) in pairs for line in differences(a, b, changed, f"{place}.{k}")]
     return [] if before == now else [f"{place} was {_shown(before)}, and is {_shown(now)}"]
+
+
+def check_names(what: str, names: Collection[str], *descriptions: Any) -> None:
+    """Raise ``SettingError`` for a name by which nothing is called in any of the ``descriptions``.
+
+    >>> check_names("changed", ["batchsize"], {"batch_size": 20})
+    Traceback (most recent call last):
+    pullback.errors.SettingError: ... changed names 'batchsize', and nothing is called so. Near it is 'batch_size'.
+    """
+    places = [place for description in descriptions for place in _places(description)]
+    for name in names:
+        if not any(_names(name, place) for place in places):
+            near = get_close_matches(name, [*places, *(place.rpartition(".")[2] for place in places)], 3, 0.4)
+            listed = ", ".join(map(repr, dict.fromkeys(near)))
+            hint = (
+                f"Near it {'are' if ',' in listed else 'is'} {listed}."
+                if near
+                else (f"There are {', '.join(sorted({place.partition('.')[0] for place in places}))}.")
+            )
+            raise SettingError(f"[load_checkpoint] {what} names {name!r}, and nothing is called so. {hint}")
+
+
+def _names(name: str, place: str) -> bool:
+    """Whether what lies at ``place`` is called ``name``, or lies in what is."""
+    return f".{name}." in f".{place}."
+
+
+def _places(description: Any, place: str = "") -> Iterator[str]:
+    """Where all parts of a description lie, with dots between names."""
+    if place:
+        yield place
+    if isinstance(description, dict | list):
+        pairs = description.items() if isinstance(description, dict) else enumerate(description)
+        for name, value in pairs:
+            if name != _CLASS:
+                yield from _places(value, f"{place}.{name}" if place else str(name))
 
 
 def _name(value: Any) -> str:
