@@ -22,6 +22,7 @@ __all__ = [
     "DownloadError",
     "GraphError",
     "IndexRangeError",
+    "KeywordError",
     "LoopError",
     "MatrixError",
     "MemoryBudgetError",
@@ -197,6 +198,20 @@ class ProcessorError(PullbackError, ValueError):
 
 class SettingError(PullbackError, TypeError):
     """A setting of the wrong kind: a loss by its name, a learning rate that is text, a class for an optimiser."""
+
+
+class KeywordError(PullbackError, TypeError):
+    """A keyword argument that a layer, an optimiser or a trainer does not take, such as another library's name for one.
+
+    It says which ``keyword`` that is, and which are ``known``.
+    """
+
+    keyword: str
+    known: tuple[str, ...]
+
+    def __init__(self, message: str, *, keyword: str = "", known: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.keyword, self.known = keyword, known
 
 
 class DonationError(PullbackError, ValueError):

@@ -13,6 +13,8 @@ Chain(
 (100, 10)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from pullback.nn import initialisers, losses
 from pullback.nn.activations import PReLU
 from pullback.nn.attention import MultiHeadAttention
@@ -25,6 +27,7 @@ from pullback.nn.convolution import (
     ConvTranspose3d,
 )
 from pullback.nn.dropout import Dropout
+from pullback.nn.elsewhere import absent
 from pullback.nn.embedding import Embedding
 from pullback.nn.layers import Chain, Dense, Reshape, Seed, flatten
 from pullback.nn.losses import (
@@ -241,3 +244,8 @@ __all__ = [
     "training",
     "triplet_margin",
 ]
+
+if not TYPE_CHECKING:  # type checkers know what there is
+
+    def __getattr__(name: str) -> Any:
+        raise absent(name, __all__)

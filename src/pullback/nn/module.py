@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+from pullback.keywords import tells_keywords
 from pullback.tracing import buffer, flatten, static
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Module:
         dataclasses.dataclass(eq=False, repr=False)(cls)
         if not written and dataclasses.fields(cls) == inherited:  # type: ignore[arg-type]
             del cls.__init__  # without fields of its own a class is made as its base is
+        else:
+            cls.__init__ = tells_keywords(cls.__init__)  # type: ignore[method-assign]
 
     def describe(self) -> str:
         """The module in one line, without its parameters; layers say their sizes here."""

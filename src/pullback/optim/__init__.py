@@ -10,6 +10,7 @@
 {'w': array([0.9, 2.1])}
 """
 
+from pullback.keywords import tells_keywords
 from pullback.optim import schedules
 from pullback.optim.accumulate import Accumulate, Accumulated
 from pullback.optim.adadelta import Adadelta, AdadeltaState
@@ -64,3 +65,9 @@ __all__ = [
     "rate_factor",
     "schedules",
 ]
+
+for _optimiser in (
+    *(LBFGS, SGD, Adadelta, Adagrad, Adam, AdamW, Lion, NAdam, RMSProp),
+    *(Accumulate, Adjustable, Averaged, Groups, Lazy),
+):
+    _optimiser.__init__ = tells_keywords(_optimiser.__init__)  # type: ignore[misc,method-assign]

@@ -16,6 +16,7 @@ from pullback.compiler.jit import jit
 from pullback.counts import count
 from pullback.data import Dataset, bucketed_order, epoch_order, trimmed_width
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
+from pullback.keywords import tells_keywords
 from pullback.metrics import EpochMetric, Metric, accuracy, binary_accuracy
 from pullback.nn.losses import binary_cross_entropy, hinge, kl_divergence, softmax_cross_entropy
 from pullback.optim import LineSearch, Optimiser, averaged, rate_at, rate_factor
@@ -86,6 +87,7 @@ class Trainer:
     (array([[3.]], dtype=float32), array([1.], dtype=float32))
     """
 
+    @tells_keywords
     def __init__(
         self,
         model: Any,
@@ -164,6 +166,7 @@ class Trainer:
         return map_tree(np.copy, averaged(self.state, self.model))
 
     @shows_users_frames
+    @partial(tells_keywords, name="fit")
     def fit(
         self,
         dataset: Dataset | tuple[Array, Array],
