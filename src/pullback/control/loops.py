@@ -144,7 +144,7 @@ def _length(types: Sequence[Type], structure: Structure, length: int | None) -> 
             )
         sizes.append((type.shape[0], f"{_place('xs', path)} is {type}"))
     if length is not None:
-        sizes.append((int(length), f"length is {length}"))
+        sizes.append((int(settled(length)), f"length is {length}"))
     if not sizes:
         raise ShapeError(
             f"scan: no xs and no length tell how many steps there are; give length={where_written()}"
@@ -204,8 +204,8 @@ def _like(name: str, before: Node, after: Node, path: str) -> Node:
 def fori_loop(lower: Any, upper: Any, body: Function, init: Any, *, checkpoint: Checkpoint = None) -> Any:
     """``for i in range(lower, upper): value = body(i, value)``, from ``value = init``; returns the last ``value``.
 
-    The bounds are integers, and ``i`` is a traced ``int64``. Where they are traced the loop is a ``while_loop`` without
-    ``max_steps``: forward mode works, reverse mode does not. ``checkpoint`` is that of ``scan``.
+    The bounds are integers, or sizes of named axes; ``i`` is a traced ``int64``. Where they are traced the loop is a
+    ``while_loop`` without ``max_steps``: forward mode works, reverse mode does not. ``checkpoint`` is that of ``scan``.
 
     Source: the meaning is that of ``jax.lax.fori_loop``.
 
@@ -219,13 +219,14 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any, *, checkpoint: 
         type = type_of(bound)
         if type.shape or type.dtype.kind not in "iu":
             raise DTypeError(f"fori_loop: a bound of type {type}; give one integer{where_written()}")
-    if any_traced(*settled((lower, upper))):
+    ends = settled((lower, upper))
+    if any_traced(*ends):
         first, stop = (cast(as_array_node(bound), np.dtype(np.int64)) for bound in (lower, upper))
         state = while_loop(
             lambda state: state[0] < stop, lambda state: (state[0] + 1, body(*state)), (first, init)
         )
         return state[1]
-    places = np.arange(lower, max(lower, upper))
+    places = arange(*ends, dtype=np.int64)
     return scan(lambda value, i: (body(i, value), None), init, places, checkpoint=checkpoint)[0]
 
 

@@ -8,12 +8,11 @@ from contextlib import nullcontext
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
-
 from pullback.errors import BatchError, TreeError
 from pullback.graph import Node, Type, Variable, mark
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape
+from pullback.numpy.ranges import arange
 from pullback.operators.batching import is_batched, moved
 from pullback.tracing.functions import check_function, keeps_compiled
 from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
@@ -90,12 +89,12 @@ def vmap(
         axis = None if axis_name is None else NamedAxis(axis_name, batch.size)
         ones, many = batch.ones, batch.many
         if axis is not None:
-            ones, many = [*ones, axis.index], [*many, as_array_node(np.arange(batch.size))]
+            ones, many = [*ones, axis.index], [*many, as_array_node(arange(batch.size))]
         since = mark()
         with tracing(ones, batch.made, "example") as trace, nullcontext() if axis is None else axis.known():
             outputs, structure = output_nodes(function(*batch.arguments, **batch.keywords))
         if trace.run is not None:
-            ones, many = [*ones, trace.run], [*many, as_array_node(np.arange(batch.size))]
+            ones, many = [*ones, trace.run], [*many, as_array_node(arange(batch.size))]
         outputs = ended(outputs, since)
         axes = _spread("out_axes of the result", out_axes, structure)
         with batching(axis):

@@ -36,6 +36,11 @@ def attention(x: Any) -> Any:
     return nn.softmax(x @ np.swapaxes(x, 1, 2)) @ x
 
 
+def drawn(step: Any, x: Any) -> Any:
+    with nn.training(pb.random.key(3)):
+        return pb.vmap(nn.Dropout(0.5))(x) if step is None else pb.scan(step, np.ones(4), x)
+
+
 # Of 1 / x the padding is infinite, and of what is made of it NaN.
 OF_ROWS: dict[str, Callable[[Any], Any]] = {
     "last": lambda x: x[-1],
@@ -57,6 +62,15 @@ OF_ROWS: dict[str, Callable[[Any], Any]] = {
     "steps of steps": lambda x: pb.scan(
         lambda c, r: pb.scan(lambda d, s: (d * 0.5 + np.tanh(s), d.sum()), c + r, x), np.ones(4), x
     ),
+    "counted steps": lambda x: pb.fori_loop(
+        1, 2 * x.shape[0] - 1, lambda i, c: c * 0.5 + np.tanh(x.sum(axis=0)) * i, np.ones(4)
+    ),
+    "as many steps": lambda x: pb.scan(
+        lambda c, _: (c * 0.5 + np.tanh(x.sum(axis=0)), c), np.ones(4), length=x.shape[0]
+    ),
+    "steps that draw": lambda x: drawn(lambda c, r: (c + nn.Dropout(0.5)(r), c), x),
+    "rows that draw": lambda x: drawn(None, x),
+    "rows with numbers": pb.vmap(lambda r: r * pb.axis_index("rows"), axis_name="rows"),
     "branches in steps": lambda x: pb.scan(
         lambda c, r: (pb.cond(r.sum() > 4, np.sin, lambda v: v + r, c), c), np.ones(4), x
     ),
