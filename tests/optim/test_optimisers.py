@@ -355,3 +355,17 @@ def test_gradients_have_the_shapes_of_their_parameters(optimiser):
             ShapeError, match=r"\] the gradient of b has shape \(3, 2\), and the parameter \(2,\)"
         ):
             update(of_examples, state, WEIGHTS)
+
+
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam, optim.AdamW, optim.Lion, optim.RMSProp])
+def test_a_learning_rate_may_be_an_argument_of_what_is_compiled(make):
+    """What it is nobody knows when the optimiser is made."""
+
+    def step(rate):
+        optimiser = make(rate)
+        return optimiser.update(GRADIENTS[0], optimiser.init(WEIGHTS), WEIGHTS)[0]
+
+    for one, other in zip(flatten(jit(step)(0.3))[0], flatten(step(0.3))[0]):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"learning_rate is -0\.3"):
+        step(-0.3)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from pullback.errors import DTypeError, SettingError, ShapeError, TreeError
-from pullback.graph import is_float, is_half
+from pullback.graph import Node, is_float, is_half, is_known
 from pullback.numpy import abs as abs_
 from pullback.numpy import astype, where
 from pullback.tracing import flatten, map_tree, new_aligned
@@ -235,7 +235,9 @@ def zeros_for(parameters: Any) -> Any:
 
 
 def check_not_negative(optimiser: str, **settings: LearningRate) -> None:
-    """Raise ``ValueError`` for a setting below zero, infinite or NaN, ``SettingError`` for no number; schedules pass.
+    """Raise ``ValueError`` for a setting below zero, infinite or NaN, ``SettingError`` for no number.
+
+    Schedules pass, and what is not known while it is traced.
 
     >>> check_not_negative("SGD", learning_rate="0.1")
     Traceback (most recent call last):
@@ -243,7 +245,8 @@ def check_not_negative(optimiser: str, **settings: LearningRate) -> None:
     """
     for name, value in settings.items():
         check_number(optimiser, name, value)
-        if not (callable(value) or 0 <= value < np.inf):
+        unknown = isinstance(value, Node) and not is_known(value)
+        if not (callable(value) or unknown or 0 <= value < np.inf):
             raise ValueError(f"[{optimiser}] {name} is {value}. Give a finite number that is not negative.")
 
 
