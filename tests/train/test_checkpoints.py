@@ -291,3 +291,12 @@ def test_names_of_what_is_changed_are_those_of_something(data, make_model, tmp_p
 def test_one_name_of_what_is_changed_needs_no_tuple(make_model, tmp_path):
     save_checkpoint(make_trainer(make_model(), optim.SGD(0.1)), tmp_path / "c")
     load_checkpoint(make_trainer(make_model(), optim.SGD(0.2)), tmp_path / "c", changed="learning_rate")
+
+
+def test_a_batch_size_that_was_set_is_that_of_the_training(make_model, tmp_path):
+    trainer = make_trainer(make_model())
+    trainer.batch_size = 10
+    save_checkpoint(trainer, tmp_path / "c")
+    load_checkpoint(trainer, tmp_path / "c")
+    with pytest.raises(DataError, match="batch_size was 10, and is 20"):
+        load_checkpoint(make_trainer(make_model()), tmp_path / "c")

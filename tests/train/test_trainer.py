@@ -578,3 +578,21 @@ def test_what_stands_behind_the_end_of_a_sequence_is_not_blamed():
     data = Dataset(inputs, np.zeros(4, int), lengths=np.array([3, 2, 3, 3]))
     assert _not_finite(data, np.arange(4)) == ""
     assert "inputs have nan in row 1" in _not_finite(Dataset(inputs, data.labels), np.arange(4))
+
+
+@pytest.mark.parametrize(
+    "name", ["optimiser", "loss", "metrics", "scale", "penalty", "clip_norm", "clip_value"]
+)
+def test_what_is_compiled_is_not_set(make_model, name):
+    """It had no effect."""
+    trainer = make_trainer(make_model())
+    with pytest.raises(SettingError, match=rf"{name} is set, .* Make another trainer with it, .*{name}=…"):
+        setattr(trainer, name, None)
+
+
+def test_what_is_asked_for_when_it_is_used_may_be_set(data, make_model):
+    trainer, other = make_trainer(make_model()), make_trainer(make_model(), batch_size=30)
+    trainer.batch_size = 30
+    assert trainer.fit(data, 1)["loss"] == other.fit(data, 1)["loss"]
+    trainer.model, other.model = make_model(), make_model()
+    assert trainer.fit(data, 1)["loss"] == other.fit(data, 1)["loss"]

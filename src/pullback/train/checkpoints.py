@@ -151,6 +151,8 @@ def _is_best(best: Any, history: History) -> bool:
 
 def _settings(trainer: Trainer) -> dict[str, Any]:
     """What decides the training, but for its data and its seed."""
-    settings = {**trainer._settings, "optimiser": trainer.optimiser, "model": trainer.model}
+    # Some may have been set since the trainer was made.
+    settings = {name: getattr(trainer, name, value) for name, value in trainer._settings.items()}
+    settings |= {"optimiser": trainer.optimiser, "model": trainer.model}
     description: dict[str, Any] = described(settings)
     return description

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from pullback.compiler.jit import jit
 from pullback.counts import count
 from pullback.data import Dataset, bucketed_order, epoch_order, trimmed_width
-from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
+from pullback.errors import (
+    DataError,
+    DonationError,
+    IndexRangeError,
+    NonFiniteLoss,
+    SettingError,
+    TreeError,
+)
 from pullback.keywords import tells_keywords
 from pullback.metrics import EpochMetric, Metric, accuracy, binary_accuracy
 from pullback.nn.losses import binary_cross_entropy, hinge, kl_divergence, softmax_cross_entropy
@@ -46,6 +53,8 @@ from pullback.train.totals import Totals
 from pullback.undisturbed import completed
 
 __all__ = ["Trainer"]
+
+_COMPILED = ("loss", "optimiser", "metrics", "scale", "penalty", "clip_norm", "clip_value")
 
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
@@ -147,6 +156,16 @@ class Trainer:
         )
         self._evaluate = jit(steps.evaluate, static_argnums=4, flush_subnormals=True)
         self._predict = jit(steps.predict, static_argnums=3, flush_subnormals=True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set what is asked for when it is used, such as ``model`` or ``batch_size``; what is compiled is not."""
+        if name in _COMPILED and "_train" in self.__dict__:
+            raise SettingError(
+                f"[Trainer] {name} is set, which is part of what is compiled. Make another trainer with it, "
+                f"Trainer(trainer.model, …, {name}=…); for a learning rate that changes there are optim.schedules and "
+                "optim.Adjustable."
+            )
+        super().__setattr__(name, value)
 
     @property
     def steps(self) -> int:
