@@ -268,6 +268,30 @@ def test_a_block_around_a_compiled_function_is_refused_where_a_trace_is_under_wa
     assert not np.array_equal(whole(X, KEY), whole(X, random.key(5)))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: f(X),
+        lambda f: vmap(f)(X),
+        lambda f: grad(lambda x: dropped(f, x, KEY).sum())(X),
+        lambda f: f.run_steps((X[None],), 1, 0),
+    ],
+    ids=["called", "mapped", "in a derivative", "in steps"],
+)
+def test_what_is_compiled_without_a_block_is_not_called_within_one(call):
+    """Its program has no dropout, and said nothing of it."""
+    layer = jit(nn.Dropout(0.5))
+    plain = jit(lambda x: 2 * x)
+    for f in (layer, plain):
+        assert np.array_equal(f(X), f(X))
+        vmap(f)(X), grad(lambda x, f=f: f(x).sum())(X)
+    with nn.training(KEY):
+        with pytest.raises(TracingError, match="Open it inside the function"):
+            call(layer)
+        np.testing.assert_array_equal(plain(X), 2 * X)
+    np.testing.assert_array_equal(layer(X), X)
+
+
 @pytest.mark.parametrize("transform", [jit, lambda f: grad(lambda x: f(x).sum())], ids=["jit", "grad"])
 def test_a_block_around_a_traced_function_is_refused(transform):
     """The program would be compiled for one key and serve for all."""

@@ -11,7 +11,7 @@ from pullback.errors import TracingError, TreeError
 from pullback.numpy.arrays import plain
 from pullback.random import fold_in
 from pullback.tracing import flatten, map_tree
-from pullback.tracing.trace import runs_under_way, traces_outside_kept, traces_under_way
+from pullback.tracing.trace import apart, runs_under_way, traces_outside_kept, traces_under_way
 
 __all__ = ["Training", "current_training", "training"]
 
@@ -108,7 +108,8 @@ def training(key: Any) -> Iterator[Training]:
     mode = Training(key)
     _active.passes.append(mode)
     try:
-        yield mode
+        with apart():
+            yield mode
     finally:
         _active.passes.pop()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,11 +37,14 @@ from pullback.tracing.trees import Static, Structure, difference, flatten
 
 __all__ = [
     "Traced",
+    "apart",
     "argument_name",
     "at_end",
+    "during_apart",
     "ended",
     "eval_shape",
     "finish",
+    "is_apart",
     "is_example",
     "is_whole",
     "kept_for_all_calls",
@@ -231,6 +234,7 @@ class _UnderWay(threading.local):
         self.stack: list[tracing] = []
         self.whole = False
         self.outside_kept = -1
+        self.apart = False
 
 
 _under_way = _UnderWay()
@@ -325,6 +329,41 @@ def kept_for_all_calls() -> Iterator[None]:
 def traces_outside_kept() -> int:
     """How many traces are outside the innermost one that is kept for all calls; -1 where there is none."""
     return _under_way.outside_kept
+
+
+_during_apart: list[Callable[[], AbstractContextManager[None]]] = []
+
+
+def during_apart(
+    manager: Callable[[], AbstractContextManager[None]],
+) -> Callable[[], AbstractContextManager[None]]:
+    """Have ``manager()`` entered where a context that is ``apart`` is, for the floors above."""
+    _during_apart.append(manager)
+    return manager
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """A context in which functions may do something else than outside, as layers do while they are trained.
+
+    What is kept of a function's trace for all its calls is not for those within, which have a trace of their own.
+    """
+    if _under_way.apart:
+        yield
+        return
+    with ExitStack() as stack:
+        for manager in _during_apart:
+            stack.enter_context(manager())
+        _under_way.apart = True
+        try:
+            yield
+        finally:
+            _under_way.apart = False
+
+
+def is_apart() -> bool:
+    """Whether this thread is in such a context."""
+    return _under_way.apart
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from pullback.errors import DonationError, NamedAxisError, ShapeError, TreeError
 from pullback.graph import Node, Type
 from pullback.graph.node import kind_of
 from pullback.tracing.functions import check_function
-from pullback.tracing.trace import is_whole, leaf_type
+from pullback.tracing.trace import is_apart, is_whole, leaf_type
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Static, Structure, flatten
 
@@ -243,7 +243,7 @@ class Compiled(_CalledAtOnce[P, R]):
         >>> total, before.tolist(), done
         (array([7.]), [[0.0], [1.0], [3.0]], 3)
         """
-        hashable = type(sliced_argnums) in (int, tuple)
+        hashable = type(sliced_argnums) in (int, tuple) and not is_apart()
         runs = self._runs.get(sliced_argnums) if hashable else None
         if runs is not None:
             outcome = runs.function(tuple(arguments), steps)
@@ -404,6 +404,8 @@ class Compiled(_CalledAtOnce[P, R]):
         if sized is not None:
             types = sized.instance.types
             key = sized.instance
+        if is_apart():
+            key = key, "apart"
         known = self._programs.get(key)
         if known is None:
             self._note(structure, types)

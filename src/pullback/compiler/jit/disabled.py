@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
+from pullback.tracing.trace import during_apart
+
 __all__ = ["disable_jit", "is_anywhere", "is_here", "watched"]
 
 _here = threading.local()
@@ -28,7 +30,7 @@ def is_here() -> bool:
 
 
 def is_anywhere() -> bool:
-    """Whether some thread has."""
+    """Whether some thread has, or calls must go through Python for another reason."""
     return _everywhere > 0
 
 
@@ -55,16 +57,26 @@ def disable_jit() -> Iterator[None]:
     float
     3.0
     """
+    with _looked_at():
+        _here.depth = getattr(_here, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            _here.depth -= 1
+
+
+@during_apart
+@contextmanager
+def _looked_at() -> Iterator[None]:
+    """A context in which each call of a compiled function goes through Python, in all threads."""
     global _everywhere
     with _lock:
         _everywhere += 1
         everyone = list(_watched)
     for compiled in everyone:
         compiled.slow_path()
-    _here.depth = getattr(_here, "depth", 0) + 1
     try:
         yield
     finally:
-        _here.depth -= 1
         with _lock:
             _everywhere -= 1

@@ -23,7 +23,7 @@ from pullback.compiler.programs.nans import explain_nan, has_nan
 from pullback.control.compiled import Body, Run, applied_compiled
 from pullback.graph import Graph, Type, every_node
 from pullback.numpy.promotion import as_array_node
-from pullback.tracing.trace import leaf_type
+from pullback.tracing.trace import is_apart, leaf_type
 from pullback.tracing.trees import Structure
 from pullback.transforms.named import is_collective
 
@@ -39,6 +39,10 @@ class Inside:
     flush_subnormals: bool
     known: dict[tuple[Structure, tuple[Type, ...]], tuple[Body, Structure]] = field(default_factory=dict)
     """By structures and types of arguments the graph, and the structure of its results."""
+    known_apart: dict[tuple[Structure, tuple[Type, ...]], tuple[Body, Structure]] = field(
+        default_factory=dict
+    )
+    """The same for calls within a context that is ``apart``."""
 
     def call(
         self, leaves: Sequence[Any], structure: Structure, note: Callable[[Structure, tuple[Type, ...]], None]
@@ -49,14 +53,15 @@ class Inside:
         part of the graph around it.
         """
         types = tuple([leaf_type(leaf) for leaf in leaves])
-        found = self.known.get((structure, types))
+        known = self.known_apart if is_apart() else self.known
+        found = known.get((structure, types))
         if found is None:
             traced = traced_once(self.function, structure, types)
             if traced.free or any(map(is_collective, every_node(traced.graph))):
                 return traced.evaluate(leaves)
             note(structure, types)
             found = Body(traced.graph, self._compile), traced.out_structure
-            self.known[structure, types] = found
+            known[structure, types] = found
         body, out_structure = found
         return out_structure.unflatten(applied_compiled(body, [as_array_node(leaf) for leaf in leaves]))
 
