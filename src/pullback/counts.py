@@ -20,7 +20,7 @@ def count(where: str, name: str, value: Any, least: int = 1, error: type[Excepti
     3
     >>> count("fit", "epochs", 784 / 4)
     Traceback (most recent call last):
-    pullback.errors.SettingError: [fit] epochs is 196.0, a float. Give an integer of at least 1.
+    pullback.errors.SettingError: [fit] epochs is 196.0, a float. Give an integer of at least 1. ...
     """
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         kind = type(value).__name__

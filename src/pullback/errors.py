@@ -46,11 +46,22 @@ class PullbackError(Exception):
     """The base of every error that Pullback raises by itself."""
 
 
-class ShapeError(PullbackError, ValueError):
+class _OfCall(PullbackError):
+    """An error of a layer, a loss or the like, which knows its ``[name]`` and not where it was called: the message is
+    given the user's line.
+    """
+
+    def __init__(self, message: str) -> None:
+        from pullback.graph.source import with_users_line
+
+        super().__init__(with_users_line(message) if message.startswith("[") else message)
+
+
+class ShapeError(_OfCall, ValueError):
     """Shapes that do not fit: ``np.ones((2, 3)) @ np.ones((2, 3))`` inside a traced function."""
 
 
-class DTypeError(PullbackError, TypeError):
+class DTypeError(_OfCall, TypeError):
     """A dtype that an operator does not take, such as ``np.sin`` of labels that were never cast."""
 
 
@@ -74,7 +85,7 @@ class DerivativeError(PullbackError, TypeError):
     """A derivative that does not exist: the gradient of a vector, or with respect to integers."""
 
 
-class TreeError(PullbackError, TypeError):
+class TreeError(_OfCall, TypeError):
     """Arguments or results whose structure does not fit: another dict, another module, no array."""
 
 
@@ -196,11 +207,11 @@ class ProcessorError(PullbackError, ValueError):
     """Features asked for that this processor does not have, or a number of threads that is none."""
 
 
-class SettingError(PullbackError, TypeError):
+class SettingError(_OfCall, TypeError):
     """A setting of the wrong kind: a loss by its name, a learning rate that is text, a class for an optimiser."""
 
 
-class KeywordError(PullbackError, TypeError):
+class KeywordError(_OfCall, TypeError):
     """A keyword argument that a layer, an optimiser or a trainer does not take, such as another library's name for one.
 
     It says which ``keyword`` that is, and which are ``known``.

@@ -112,7 +112,7 @@ def tells_keywords(function: Callable[P, R], name: str | None = None) -> Callabl
     ...     def __init__(self, inputs, *, bias=True): ...
     >>> Layer(in_features=3)
     Traceback (most recent call last):
-    pullback.errors.KeywordError: [Layer] ... argument 'in_features'. Here it is 'inputs'. It takes inputs, bias.
+    pullback.errors.KeywordError: [Layer] ... argument 'in_features'. Here it is 'inputs'. It takes inputs, bias. ...
     """
     signature = inspect.signature(function)
     _, *parameters = signature.parameters.values()

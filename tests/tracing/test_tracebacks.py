@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 
 import numpy as np
 import pytest
 
 import pullback as pb
-from pullback import nn, optim
+from pullback import metrics, nn, optim
 from pullback.errors import PullbackError, ShapeError
 from pullback.tracing import trees
 
@@ -132,6 +133,27 @@ def test_errors_of_layers_and_losses_have_the_users_line(function, call):
         call(function)(np.ones((5, 5, 2)))
     source = f"(at {__file__}:{function.__code__.co_firstlineno + 1} in {function.__name__})"
     assert str(caught.value).count(source) == 1 and str(caught.value).endswith(source)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nn.Dense(0, 2),
+        lambda: nn.Chain(nn.Dense(3, 2))(X),
+        lambda: nn.softmax_cross_entropy(X, np.zeros(3, int)),
+        lambda: metrics.accuracy(X, np.zeros(3, int)),
+        lambda: optim.SGD("0.1"),
+        lambda: optim.SGD(0.1).update(X, (), X[0]),
+        lambda: optim.SGD(lr=0.1),
+    ],
+)
+def test_errors_of_what_is_called_without_a_trace_have_the_users_line(call):
+    with pytest.raises(PullbackError) as caught:
+        call()
+    line = f"(at {__file__}:{call.__code__.co_firstlineno} in <lambda>)"
+    assert str(caught.value).endswith(line) and str(caught.value).count(line) == 1
+    again = pickle.loads(pickle.dumps(ShapeError(str(caught.value))))
+    assert str(again) == str(caught.value)
 
 
 def test_a_line_is_said_once():

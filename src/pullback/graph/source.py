@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import os
+import re
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,9 +23,11 @@ __all__ = [
     "is_made",
     "is_users",
     "known_line",
+    "names_line",
     "source_of_operation",
     "user_frame",
     "user_stores",
+    "with_users_line",
     "written_at",
 ]
 
@@ -40,6 +43,7 @@ def _of_scipy() -> str:
 
 
 _SCIPY = _of_scipy()
+_LINE = re.compile(r"\bat .+:\d+ in \S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,17 @@ def current_source() -> Source | None:
 def source_of_operation() -> Source | None:
     """The same for the initialiser of an operation, which two functions of this library at least have called."""
     return _override.source if _override.is_set else user_frame(sys._getframe(3))
+
+
+def names_line(message: str) -> bool:
+    """Whether a message names a line of the user's."""
+    return _LINE.search(message) is not None
+
+
+def with_users_line(message: str) -> str:
+    """``message`` with the user's line at its end, unless it names one."""
+    source = None if names_line(message) else current_source()
+    return message if source is None else f"{message} (at {source})"
 
 
 def is_librarys(file: str) -> bool:

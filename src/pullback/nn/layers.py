@@ -194,7 +194,7 @@ def sizes(layer: str, **given: int) -> tuple[int, ...]:
 
     >>> sizes("Dense", inputs=784, outputs=0)
     Traceback (most recent call last):
-    pullback.errors.ShapeError: [Dense] outputs is 0. Give 1 or more.
+    pullback.errors.ShapeError: [Dense] outputs is 0. Give 1 or more. ...
     """
     return tuple(count(layer, name, size, error=ShapeError) for name, size in given.items())
 
@@ -230,7 +230,7 @@ def check_activation(layer: str, activation: Any) -> None:
 
     >>> check_activation("Dense", "relu")
     Traceback (most recent call last):
-    pullback.errors.SettingError: [Dense] activation is 'relu', a str. Give a function itself, such as nn.relu, or None.
+    pullback.errors.SettingError: [Dense] activation is 'relu', a str. Give a function itself, such as nn.relu...
     """
     if isinstance(activation, type):
         name = activation.__name__
@@ -247,7 +247,7 @@ def check_array(layer: Module, x: Any) -> None:
 
     >>> check_array(Dense(2, 1), [[1.0, 2.0]])
     Traceback (most recent call last):
-    pullback.errors.DTypeError: [Dense(2 → 1)] the input is a list. Give an array, such as np.array(x, np.float32).
+    pullback.errors.DTypeError: [Dense(2 → 1)] the input is a list. Give an array, such as np.array(x, np.float32). ...
     """
     if not hasattr(x, "ndim"):
         raise DTypeError(

@@ -241,7 +241,7 @@ def check_not_negative(optimiser: str, **settings: LearningRate) -> None:
 
     >>> check_not_negative("SGD", learning_rate="0.1")
     Traceback (most recent call last):
-    pullback.errors.SettingError: [SGD] learning_rate is '0.1', a str. Give a number, such as 0.1.
+    pullback.errors.SettingError: [SGD] learning_rate is '0.1', a str. Give a number, such as 0.1. ...
     """
     for name, value in settings.items():
         check_number(optimiser, name, value)
@@ -291,7 +291,7 @@ def check_inner(wrapper: str, optimiser: Any) -> None:
     >>> from pullback import optim
     >>> check_inner("Lazy", optim.SGD)
     Traceback (most recent call last):
-    pullback.errors.SettingError: [Lazy] it is given the class SGD. Make an optimiser of it: optim.SGD(…).
+    pullback.errors.SettingError: [Lazy] it is given the class SGD. Make an optimiser of it: optim.SGD(…). ...
     """
     if isinstance(optimiser, type):
         name = optimiser.__name__

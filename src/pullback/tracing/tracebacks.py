@@ -16,7 +16,7 @@ from types import CodeType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from pullback.errors import PullbackError, TracingError
-from pullback.graph.source import Source, is_librarys, is_made, is_users
+from pullback.graph.source import Source, is_librarys, is_made, is_users, names_line
 from pullback.tracing.trace import traces_under_way
 
 __all__ = ["cut_to_users", "shows_users_frames", "without_numpys"]
@@ -24,8 +24,6 @@ __all__ = ["cut_to_users", "shows_users_frames", "without_numpys"]
 P = ParamSpec("P")
 R = TypeVar("R")
 _TRACED_SHAPE = re.compile(r"expected a sequence of integers or a single integer, got '\w+\(\w+: (.*)\)'")
-_LINE = re.compile(r"\bat .+:\d+ in \S")
-"""A user's line in a message."""
 
 
 def shows_users_frames(function: Callable[P, R], like: Callable[..., Any] | None = None) -> Callable[P, R]:
@@ -115,4 +113,4 @@ def _lacks_line(error: Exception, raised_in: CodeType) -> bool:
     if not is_librarys(raised_in.co_filename) or len(error.args) != 1:
         return False
     message = str(error)
-    return (isinstance(error, PullbackError) or message.startswith("[")) and not _LINE.search(message)
+    return (isinstance(error, PullbackError) or message.startswith("[")) and not names_line(message)

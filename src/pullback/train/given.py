@@ -78,7 +78,7 @@ def check_optimiser(optimiser: Any) -> None:
 
     >>> check_optimiser(optim.SGD)
     Traceback (most recent call last):
-    pullback.errors.SettingError: [Trainer] optimiser is the class SGD, and not an optimiser. Make one: optim.SGD(0.01).
+    pullback.errors.SettingError: [Trainer] optimiser is the class SGD, and not an optimiser. Make one: optim.SGD...
     """
     if _is_class_of_optimisers(optimiser):
         raise SettingError(
@@ -211,7 +211,7 @@ def as_callbacks(given: Any) -> tuple[Callable[[Any], object], ...]:
 
     >>> as_callbacks(None)
     Traceback (most recent call last):
-    pullback.errors.SettingError: [fit] on_epoch_end is None... Give a function of the trainer, or several.
+    pullback.errors.SettingError: [fit] on_epoch_end is None... Give a function of the trainer, or several. ...
     """
     callbacks = (given,) if callable(given) or not isinstance(given, Iterable) else tuple(given)
     for callback in callbacks:

@@ -72,7 +72,7 @@ def check_names(what: str, names: Collection[str], *descriptions: Any) -> None:
 
     >>> check_names("changed", ["batchsize"], {"batch_size": 20})
     Traceback (most recent call last):
-    pullback.errors.SettingError: ... changed names 'batchsize', and nothing is called so. Near it is 'batch_size'.
+    pullback.errors.SettingError: ... changed names 'batchsize', and nothing is called so. Near it is 'batch_size'. ...
     """
     places = [place for description in descriptions for place in _places(description)]
     for name in names:

@@ -264,6 +264,7 @@ class Stack(Recurrent):
     def __init__(
         self,
         make: Callable[..., Cell],
+        /,
         inputs: int,
         hidden: int,
         *,
