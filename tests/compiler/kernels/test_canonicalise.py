@@ -47,6 +47,28 @@ def test_the_first_axis_is_joined_for_a_kernel_by_itself():
     assert coalesced_rows(apart) is apart
 
 
+@pytest.mark.parametrize(
+    ("product", "x", "w"),
+    [
+        (lambda x, w: x @ w, (35, 20, 200), (200, 2000)),
+        (lambda x, w: x @ w.T, (35, 20, 200), (2000, 200)),
+        (lambda x, w: np.tanh(x @ w), (5, 7, 20, 200), (200, 2000)),
+    ],
+)
+def test_rows_of_a_product_are_one_axis_where_it_packs_a_large_operand(stages, product, x, w):
+    """A dense layer of sequences reads its weights once for all of them, not once for each."""
+    assert stages(product, x, w)["canonicalise"].startswith(
+        "for j<700, k<2000:" if len(x) == 3 else "for k<700,"
+    )
+
+
+def test_rows_of_a_product_stay_where_its_operand_stays_near_or_differs(stages):
+    near = stages(lambda x, w: x @ w.T, (35, 20, 128), (128, 128))["canonicalise"]  # it would be packed
+    assert near.startswith("for i<35, j<20, k<128:")
+    each = stages(lambda x, w: x @ w, (5, 140, 200), (5, 200, 2000))["canonicalise"]
+    assert each.startswith("for i<5, j<140, k<2000:")
+
+
 def test_loops_of_a_row_share_their_axis(stages):
     tidied = stages(lambda x: x - x.max(1, keepdims=True), (4, 5))["canonicalise"]
     assert (

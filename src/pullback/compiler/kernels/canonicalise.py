@@ -26,6 +26,7 @@ from pullback.compiler.schedules.cost import (
 )
 from pullback.compiler.schedules.indexed_contraction import with_columns_last
 from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.schedules.packing import choose_packing
 from pullback.compiler.schedules.reduction_vectorised import cycles_along_sum, pays_along_sum
 from pullback.compiler.target import Processor
 from pullback.loops import (
@@ -63,10 +64,12 @@ def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
     """Coalesce axes, put those last that fill the vectors of ``target``, then share inner axes.
 
     The first axis is joined with the next only when the kernel has a single row of work for each of its turns and
-    nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
+    nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is, but in products
+    that pack their right operand, which go on with nobody's rows.
     """
     kernel = _rows_before_places(with_columns_last(kernel.with_reductions(_coalesced_reduction)))
     kernel = _with_full_lanes(_with_best_columns(coalesced_axes(kernel), target), target)
+    kernel = _with_packed_rows(kernel, target)
     return kernel if find_contraction(kernel) else shared_rows(kernel)
 
 
@@ -143,6 +146,19 @@ def _with_full_lanes(kernel: Kernel, target: Processor) -> Kernel:
             if len(loads) * depth * turns_of(behind) > MOST_UNROLLED_FUNCTIONS:
                 return Kernel((*kernel.axes[:k], *behind, axis), kernel.stores)
     return kernel
+
+
+def _with_packed_rows(kernel: Kernel, target: Processor) -> Kernel:
+    """A product with its first axes as one, as a dense layer's of sequences, if so it packs a large right operand.
+
+    Otherwise each row, of few turns of the next axis, would read all of that operand again. Of a small one that stays
+    near enough: then the product shares its rows with others.
+    """
+    joined = coalesced_rows(kernel)
+    product = find_contraction(joined) if joined is not kernel else None
+    if product is None or not any(pair.right.buffer.nbytes > target.known_bytes for pair in product.pairs):
+        return kernel
+    return joined if choose_packing(product, lanes_of(joined, target), target) is not None else kernel
 
 
 def few_rows_last(
