@@ -249,6 +249,17 @@ def layers(m: Maker) -> str:
     return x
 
 
+@family(1)
+def layer_of_sequences(m: Maker) -> str:
+    """A dense layer of several sequences, with weights that small caches do not hold, as they lie or turned round."""
+    inputs, outputs = m.pick((8, 16, 17)), m.pick((33, 40, 64))
+    x = m.input((m.pick((3, 4)), m.pick((7, 8)), inputs))
+    turned = m.chance()
+    weight = m.input((outputs, inputs) if turned else (inputs, outputs))
+    y = m.step("{0} @ {1}.T" if turned else "{0} @ {1}", x, weight)
+    return m.step(f"pb.{m.pick(ACTIVATIONS)}({{0}})", y) if m.chance() else y
+
+
 @family(3)
 def attention(m: Maker) -> str:
     """Queries, keys and values; masked or not; of one head or several."""

@@ -26,7 +26,7 @@ def short_rows(m: Maker) -> str:
     rank = m.pick((2, 2, 3))
     image = tuple(m.pick((3, 4, 5, 6)) for _ in range(rank))
     channels, outputs, window = m.pick((3, 5, 8)), m.pick((6, 16, 20)), m.pick((1, 2, 3))
-    x = m.input((m.pick((1, 2)), channels, *image))
+    x = m.input((m.pick((1, 2, 4)), channels, *image))
     how = f"{m.pick((1, 2, 2, 3))}, {m.pick((0, window // 2))}"
     if m.chance(0.4):
         weight = m.input((channels, outputs, *(window,) * rank))
