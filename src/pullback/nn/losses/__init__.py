@@ -29,6 +29,7 @@ from pullback.nn.losses.elements import (
     squared_hinge,
     squared_logarithmic_error,
 )
+from pullback.nn.losses.sequences import ctc
 
 __all__ = [
     "absolute_error",
@@ -37,6 +38,7 @@ __all__ = [
     "binary_focal",
     "cosine_embedding",
     "cosine_similarity",
+    "ctc",
     "gaussian_nll",
     "hinge",
     "huber",

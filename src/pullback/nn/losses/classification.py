@@ -15,6 +15,7 @@ from pullback.nn.losses.common import (
     counted,
     focused,
     not_negative,
+    numbers_below,
     reduced,
     times,
     visible,
@@ -295,20 +296,13 @@ def _places(
         mask = named if mask is None else mask & named
     if mask is not None:
         scores, labels = visible(expand_dims(mask, axis), scores), visible(mask, labels)
-    numbers = _class_numbers(labels, scores.shape[axis])
+    numbers = numbers_below(scores.shape[axis], "label", labels)
     chosen = expand_dims(numbers, axis) == _positions(scores, axis)
     return _Places(name, scores, axis, chosen, _class_weights(name, weight, scores, axis), mask)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1 :])
-
-
-def _class_numbers(labels: Any, classes: int) -> Any:
-    """``labels`` as ``int64``, checked to be 0 to ``classes - 1``: at once, or when the program runs."""
-    check_index = OPERATORS["check_index"]
-    apply = check_index if isinstance(labels, Node) else check_index.reference
-    return apply(labels, extent=classes, what="label", wrap=False)
 
 
 def _along(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

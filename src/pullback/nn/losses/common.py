@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import Node, dtype_kind
+from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.numpy import astype, broadcast_to, isinf, mean
 from pullback.numpy import sum as sum_
 from pullback.numpy import where as choose
@@ -19,6 +19,7 @@ __all__ = [
     "counted",
     "focused",
     "not_negative",
+    "numbers_below",
     "reduced",
     "times",
     "visible",
@@ -51,6 +52,13 @@ def not_negative(name: str, what: str, value: float) -> None:
     """Raise ``ValueError`` unless ``value`` is a number of at least 0."""
     if not value >= 0:
         raise ValueError(f"[{name}] {what} is {value}. Give a number of at least 0.")
+
+
+def numbers_below(extent: int, what: str, numbers: Any) -> Any:
+    """Integers as ``int64``, checked to be 0 to ``extent - 1``: at once, or when the program runs."""
+    check_index = OPERATORS["check_index"]
+    apply = check_index if isinstance(numbers, Node) else check_index.reference
+    return apply(numbers, extent=extent, what=what, wrap=False)
 
 
 def counted(name: str, where: Any, shape: tuple[int, ...]) -> Any:

@@ -24,6 +24,7 @@ UPDATES = (
 OF_ROWS = (
     *("pb.softmax({c} + {x})", "{c} - np.mean({c}) + {x}", "{c}[::-1] + {x}", "np.roll({c}, 1, 0) * {x}"),
     *("({c} + {x}) / np.sqrt(np.mean({c} * {c}, axis=-1, keepdims=True) + 1.0)", "{c} + np.max({x}, axis=0)"),
+    "np.logaddexp({c}, np.concatenate([{x}[:1], {c}[:-1]])) - {x}",
 )
 """The same, where they have an axis at least."""
 
