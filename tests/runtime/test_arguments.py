@@ -87,6 +87,21 @@ def test_arguments_that_are_refused(scaling, values, error, message):
     np.testing.assert_array_equal(program(X)[0], 2 * X)
 
 
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (X[:4], ShapeError, r"weights\.0 of the compiled program has shape \(4, 4\)"),
+        (X.astype(np.float64), DTypeError, r"weights\.0 of the compiled program is float64"),
+        (1j, DTypeError, r"weights\.0 of the compiled program is 1j"),
+    ],
+)
+def test_arguments_that_have_names_are_called_by_them(scaling, x, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        scaling(names=["weights.0"])(x)
+    with pytest.raises(error, match=message.replace(r"weights\.0", "^argument 0")):
+        scaling()(x)
+
+
 def donated_cases():
     read_only = X.copy()
     read_only.flags.writeable = False

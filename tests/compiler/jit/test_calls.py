@@ -312,6 +312,46 @@ def test_scalars_of_every_kind(name):
         assert type(one) is type(value) and one == value and array.dtype == name and array[0] == value
 
 
+def read_only(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+REFUSED = [
+    (lambda w: np.float64(1), r"params\.layers\.0\.x is donated and is a float64.*np\.asarray\(x\)"),
+    (lambda w: 1.0, r"params\.layers\.0\.x is donated and is a float, .*np\.asarray\(x\)"),
+    (read_only, r"params\.layers\.0\.x is donated and read-only.*x\.copy\(\)"),
+    (lambda w: np.ones(6)[::2], r"params\.layers\.0\.x is donated and not C-contiguous"),
+]
+
+
+@pytest.mark.parametrize(("spoilt", "message"), REFUSED)
+def test_what_is_refused_is_called_by_its_path(spoilt, message):
+    """Before there is a program that has run, and after."""
+    compiled = pb.jit(lambda rate, params: map_tree(lambda w: w - rate, params), donate_argnums=1)
+    weight = np.ones(3)
+    for _ in range(2):
+        params = {"layers": [Point(spoilt(weight), np.ones(2))]}
+        with pytest.raises(DonationError, match=f"^{message}"):
+            compiled(np.ones(()), params)
+        with pytest.raises(DonationError, match=f"^{message}"):
+            compiled.run_steps((np.ones(()), params), 2)
+        compiled(np.ones(()), {"layers": [Point(weight, np.ones(2))]})
+
+
+def test_what_is_shared_is_called_by_its_paths():
+    compiled = pb.jit(lambda state, *xs, rate: {"w": state["w"] + xs[0] * rate}, donate_argnums=0)
+    block = np.ones(4)
+    with pytest.raises(DonationError, match=r"^state\.w and arg1 share memory"):
+        compiled({"w": block[:3]}, block[1:], rate=np.ones(()))
+    with pytest.raises(DonationError, match=r"^state\.w and rate share memory"):
+        compiled({"w": block[:3]}, np.ones(3), rate=block[2:3].reshape(()))
+    sized = pb.jit(lambda state, x: state["w"] + x, donate_argnums=0, shapes={"state.w": ("n",), "x": ("n",)})
+    with pytest.raises(DonationError, match=r"^state\.w and x share memory"):
+        sized({"w": block[:3]}, block[1:])
+
+
 def test_donated_trees_are_updated_in_place():
     compiled = pb.jit(lambda tree, x: ({"w": tree["w"] + x, "b": tree["b"] - x}, x), donate_argnums=0)
     tree = {"w": np.zeros(3), "b": np.zeros(3)}

@@ -65,7 +65,7 @@ class Sized(NamedTuple):
         named = [k for k, places in enumerate(self.call.leaves) if places]
         if any(k in program.overwritten for k in named):
             types = [type.with_shape((*front, *type.shape)) for type, front in zip(self.call.types, fronts)]
-            conform(types, program.overwritten, leaves)
+            conform(types, program.overwritten, leaves, program.names)
         found = list(leaves)
         for k in named:
             found[k] = padded(leaves[k], self.instance.types[k], fronts[k])

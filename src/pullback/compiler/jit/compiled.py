@@ -15,6 +15,7 @@ from pullback.compiler.jit.inside import Inside
 from pullback.compiler.jit.parameters import (
     argument_numbers,
     count_positional,
+    leaf_names,
     least_positional,
     most_traces,
     named_arguments,
@@ -429,7 +430,14 @@ class Compiled(_CalledAtOnce[P, R]):
             made, levels = within(self.memory, request, self.__name__, given)
         graph, offered = made.graph, made.offered
         watched = self._requested.watched(made.out_structure, graph.outputs)
-        executable = make_executable(graph, offered, watched, levels, flush_subnormals=self.flush_subnormals)
+        executable = make_executable(
+            graph,
+            offered,
+            watched,
+            levels,
+            flush_subnormals=self.flush_subnormals,
+            names=leaf_names(self.function, structure),
+        )
         scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
         return Specialised(structure, types, made.out_structure, executable, scalars, made.carried)
 

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.compiler.jit.parameters import parameters_of
+from pullback.compiler.jit.parameters import leaf_names, parameters_of
 from pullback.errors import NamedAxisError, TracingError
 from pullback.graph import Graph, Node, Type, Variable
 from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
 from pullback.graph.values import mode
 from pullback.numpy.arrays import to_users
-from pullback.tracing.trace import argument_name, tracing
+from pullback.tracing.trace import tracing
 from pullback.tracing.trees import Structure
 
 __all__ = [
@@ -109,6 +109,7 @@ class NamedShapes:
     """``shapes=`` of a function: for parameters, or the leaves below a path, their axes."""
 
     def __init__(self, function: Callable[..., Any], shapes: Mapping[str, Sequence[Any]]) -> None:
+        self._function = function
         self._parameters, self._rest = _parameters(function)
         self.axes: dict[str, tuple[Any, ...]] = {}
         if not isinstance(shapes, Mapping):
@@ -174,7 +175,7 @@ class NamedShapes:
 
     def _of_leaves(self, structure: Structure) -> list[tuple[int, str, tuple[Any, ...]]]:
         """The leaves whose axes are given, with their names, by the longest path that fits."""
-        shown = [self._shown(path) for path in structure.paths]
+        shown = leaf_names(self._function, structure)
         met = set()
         found = []
         for leaf, path in enumerate(shown):
@@ -186,14 +187,6 @@ class NamedShapes:
         if missing:
             raise NamedAxisError(f"shapes= has {missing[0]!r}; the arguments are {', '.join(shown)}")
         return found
-
-    def _shown(self, path: str) -> str:
-        """What a leaf is called: by its parameter's name, where it is given by position too."""
-        place, _, rest = path.partition(".")
-        number, _, below = rest.partition(".")
-        if place != "0" or not number.isdigit() or int(number) >= len(self._parameters):
-            return argument_name(path)
-        return f"{self._parameters[int(number)]}{'.' if below else ''}{below}"
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pullback.errors import AddressError, TreeError
+from pullback.tracing.trace import argument_name
+from pullback.tracing.trees import Structure
 
 __all__ = [
-    "argument_numbers", "count_positional", "least_positional", "most_traces", "named_arguments", "parameters_of",
+    "argument_numbers", "count_positional", "leaf_names", "least_positional", "most_traces", "named_arguments",
+    "parameters_of",
 ]  # fmt: skip
 
 _BY_POSITION = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -25,6 +28,25 @@ def parameters_of(function: Callable[..., Any], follow: bool = True) -> list[ins
         return list(inspect.signature(function, follow_wrapped=follow).parameters.values())
     except (TypeError, ValueError):
         return None
+
+
+def leaf_names(function: Callable[..., Any], structure: Structure) -> list[str]:
+    """What the leaves of ``(arguments, keywords)`` are called: by their parameters' names where they have any.
+
+    >>> from pullback.tracing.trees import flatten
+    >>> leaf_names(lambda model, x, *more, rate: x, flatten((({"w": [1.0]}, 2.0, 3.0), {"rate": 4.0}))[1])
+    ['model.w.0', 'x', 'arg2', 'rate']
+    """
+    by_place = [p.name for p in parameters_of(function) or () if p.kind in _BY_POSITION]
+
+    def name(path: str) -> str:
+        place, _, rest = path.partition(".")
+        number, _, below = rest.partition(".")
+        if place != "0" or int(number) >= len(by_place):
+            return argument_name(path)
+        return f"{by_place[int(number)]}{'.' if below else ''}{below}"
+
+    return [name(path) for path in structure.paths]
 
 
 def _as_tuple(numbers: int | Iterable[int]) -> tuple[int, ...]:

@@ -152,12 +152,13 @@ def make_executable(
     processor: Processor | None = None,
     watch: Watch | None = None,
     flush_subnormals: bool = False,
+    names: Sequence[str] = (),
 ) -> Executable:
     """Compile ``graph``; ``offered`` says which argument each result may take over, by number.
 
     ``processor`` is this one unless another is given, such as the same with narrower vectors; it may
     ``flush_subnormals``. ``watch`` sees the kernels of each stage where code is made, not where it comes from the
-    cache.
+    cache. ``names`` are what errors call the arguments.
     """
     start = time.perf_counter()
     whole = graph
@@ -192,7 +193,7 @@ def make_executable(
         default_cache().store(key, processor, b"".join(objects), metadata)
     machine()  # what it calls must be there
     code = Loaded(objects, processor, cached=entry is not None)
-    program = _program(graph, whole, offered, code, metadata, watch_result)
+    program = _program(graph, whole, offered, code, metadata, watch_result, names)
     rest()
     return Executable(graph, program, time.perf_counter() - start, levels)
 
@@ -318,6 +319,7 @@ def _program(
     code: Loaded,
     metadata: Mapping[str, Any],
     watch_result: int | None,
+    names: Sequence[str],
 ) -> Program:
     """The program of ``graph`` with the arguments and results of ``whole``, which may be complex."""
     nodes = every_node(graph)
@@ -347,6 +349,7 @@ def _program(
         watch_result=watch_result,
         explain=explain,
         calls=[_bound(row, functions, lines) for row in metadata["calls"]],
+        names=names,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,63 +13,70 @@ from pullback.graph import Type
 
 __all__ = ["conform"]
 
+Name = Callable[[int], str]
+"""What the argument of a number is called, which only an error wants to know."""
 
-def conform(types: Sequence[Type], donated: Collection[int], values: Sequence[Any]) -> list[NDArray[Any]]:
+
+def conform(
+    types: Sequence[Type], donated: Collection[int], values: Sequence[Any], names: Sequence[str] = ()
+) -> list[NDArray[Any]]:
     """Arrays just as the types ask: native, C-contiguous, aligned, of class ``ndarray`` itself.
 
     Those with the numbers ``donated`` are taken as they are, and overlap no other. Python scalars take the dtype asked
-    for, if it can hold them. Raises ``ShapeError``, ``DTypeError`` and ``DonationError``.
+    for, if it can hold them. Raises ``ShapeError``, ``DTypeError`` and ``DonationError``, which call arguments by their
+    ``names``, and those that have none by their numbers.
     """
+
+    def name(index: int) -> str:
+        return names[index] if index < len(names) else f"argument {index}"
+
     if len(values) != len(types):
         raise ShapeError(f"the program has {len(types)} arguments, {len(values)} were given")
     arrays = [
-        _conform_one(index, type, value, index in donated)
+        _conform_one(name, index, type, value, index in donated)
         for index, (type, value) in enumerate(zip(types, values))
     ]
-    _check_overlap(arrays, donated)
+    _check_overlap(arrays, donated, name)
     return arrays
 
 
-def _conform_one(index: int, spec: Type, value: Any, is_donated: bool) -> NDArray[Any]:
+def _conform_one(name: Name, index: int, spec: Type, value: Any, is_donated: bool) -> NDArray[Any]:
     if is_donated:
-        _check_donated(index, value)
+        _check_donated(name, index, value)
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
-        array = _from_scalar(index, spec, value)
+        array = _from_scalar(name, index, spec, value)
     else:
         array = np.asarray(value)
     if array.dtype.newbyteorder("=") != spec.dtype:
         raise DTypeError(
-            f"argument {index} of the compiled program is {array.dtype}, it was compiled for {spec.dtype}: "
+            f"{name(index)} of the compiled program is {array.dtype}, it was compiled for {spec.dtype}: "
             f"pass x.astype({spec.dtype.name!r})"
         )
     if array.shape != spec.shape:
         raise ShapeError(
-            f"argument {index} of the compiled program has shape {array.shape}, "
-            f"it was compiled for {spec.shape}"
+            f"{name(index)} of the compiled program has shape {array.shape}, it was compiled for {spec.shape}"
         )
     array = np.require(array, spec.dtype, ["C", "A"])
     # Only now that its bytes are in native order: long and long long are equal, yet two types to the entry.
     return array if array.dtype is spec.dtype else array.view(spec.dtype)
 
 
-def _from_scalar(index: int, spec: Type, value: complex) -> NDArray[Any]:
+def _from_scalar(name: Name, index: int, spec: Type, value: complex) -> NDArray[Any]:
     kind = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}[type(value)]
     if spec.dtype.kind not in kind:
         raise DTypeError(
-            f"argument {index} of the compiled program is {value!r}, it was compiled for {spec.dtype}"
+            f"{name(index)} of the compiled program is {value!r}, it was compiled for {spec.dtype}"
         )
     limits: Any = np.iinfo(spec.dtype.str) if spec.dtype.kind in "iu" else None
     if limits is not None and isinstance(value, int) and not limits.min <= value <= limits.max:
-        raise DTypeError(
-            f"argument {index} of the compiled program is {value!r}, {spec.dtype} cannot hold it"
-        )
+        raise DTypeError(f"{name(index)} of the compiled program is {value!r}, {spec.dtype} cannot hold it")
     return np.array(value, spec.dtype)
 
 
-def _check_donated(index: int, value: Any) -> None:
+def _check_donated(name: Name, index: int, value: Any) -> None:
     if type(value) is not np.ndarray:
         raise DonationError(
-            f"argument {index} is donated and is a {type(value).__name__}: pass a NumPy array"
+            f"{name(index)} is donated and is a {type(value).__name__}, no NumPy array: pass np.asarray(x)"
         )
     flags = value.flags
     if not (flags.writeable and flags.c_contiguous and flags.aligned and value.dtype.isnative):
@@ -81,11 +88,11 @@ def _check_donated(index: int, value: Any) -> None:
             else "not native"
         )
         raise DonationError(
-            f"argument {index} is donated and {wrong}, it cannot be updated in place: pass x.copy()"
+            f"{name(index)} is donated and {wrong}, it cannot be updated in place: pass x.copy()"
         )
 
 
-def _check_overlap(arrays: Sequence[NDArray[Any]], donated: Collection[int]) -> None:
+def _check_overlap(arrays: Sequence[NDArray[Any]], donated: Collection[int], name: Name) -> None:
     """Raise ``DonationError`` if memory that is donated overlaps other memory."""
     spans = sorted(
         (array.ctypes.data, array.nbytes, index in donated, index)
@@ -98,7 +105,7 @@ def _check_overlap(arrays: Sequence[NDArray[Any]], donated: Collection[int]) -> 
         for other_written, (end, other) in reach.items():
             if start < end and (is_written or other_written):
                 raise DonationError(
-                    f"argument {other} and argument {index} share memory and one is written in place: pass a copy"
+                    f"{name(other)} and {name(index)} share memory and one is written in place: pass a copy"
                 )
         if start + size > reach.get(is_written, (0, 0))[0]:
             reach[is_written] = (start + size, index)

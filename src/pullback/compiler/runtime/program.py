@@ -62,7 +62,8 @@ class Program:
     thread saves of each; ``watch_result`` the index of a
     float32 or float64 result that ends a run of several steps as soon as it is not finite;
     ``explain`` makes the exception for a failure that the code recorded; ``calls`` are what the code calls by
-    their numbers: Python functions of the address of a table of addresses, or the addresses of routines.
+    their numbers: Python functions of the address of a table of addresses, or the addresses of routines; ``names`` are
+    what errors call arguments, where these have names.
 
     Two threads may call one program at once: each then works in memory of its own.
     """
@@ -81,6 +82,7 @@ class Program:
     watch_result: int | None = None
     explain: Callable[[Failure], Exception] | None = None
     calls: Sequence[Callable[[int], None] | int] = ()
+    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.constants = tuple(np.ascontiguousarray(constant) for constant in self.constants)
@@ -121,7 +123,7 @@ class Program:
         return [np.array(array) if k in self.overwritten else array for k, array in enumerate(arrays)]
 
     def _call_helped(self, arrays: Sequence[Any]) -> tuple[NDArray[Any], ...]:
-        prepared = conform(self.arguments, self.overwritten, arrays)
+        prepared = conform(self.arguments, self.overwritten, arrays, self.names)
         machine().pool.start()
         for instance in tuple(self._instances):
             outcome = instance.function(*prepared)
@@ -146,7 +148,7 @@ class Program:
         types = [
             type.with_shape((steps, *type.shape)) if is_cut else type for type, is_cut in zip(types, cut)
         ]
-        given = conform(types[:count], self.overwritten, arrays)
+        given = conform(types[:count], self.overwritten, arrays, self.names)
         made = [
             given[self.donated[k]] if k in self.donated else np.empty(type.shape, type.dtype)
             for k, type in enumerate(types[count:])
