@@ -8,8 +8,8 @@ import pytest
 
 from pullback import Trainer, nn, optim
 from pullback.errors import KeywordError
-from pullback.keywords import ELSEWHERE, MISSING
-from pullback.nn.elsewhere import ELSEWHERE as NAMES
+from pullback.keywords import KEYWORDS, MISSING
+from pullback.nn.elsewhere import ELSEWHERE
 from pullback.nn.recurrent.cells import Cell
 from pullback.nn.recurrent.layers import Stack
 
@@ -77,8 +77,8 @@ def test_every_name_is_one_that_something_has():
     classes = [each for module in (nn, optim) for each in vars(module).values() if inspect.isclass(each)]
     functions = [*classes, Trainer, Trainer.fit, Cell, Stack]
     known = {name for each in functions for name in inspect.signature(each).parameters}
-    assert {name for names in ELSEWHERE.values() for name in names} <= known
-    assert not MISSING.keys() & (known | ELSEWHERE.keys())
+    assert {name for names in KEYWORDS.values() for name in names} <= known
+    assert not MISSING.keys() & (known | KEYWORDS.keys())
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_what_is_nowhere_has_no_other_name():
     assert not hasattr(nn, "Transformer")
     with pytest.raises(AttributeError, match=r"no attribute 'Transformer'$"):
         nn.Transformer  # noqa: B018
-    assert all(hasattr(nn, here) for here in NAMES.values())
+    assert all(hasattr(nn, here) for here in ELSEWHERE.values())

@@ -15,7 +15,7 @@ __all__ = ["tells_keywords"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ELSEWHERE = {
+KEYWORDS = {
     "alpha": ("smoothing", "slope"),
     "beta_1": ("beta1",),
     "beta_2": ("beta2",),
@@ -98,7 +98,7 @@ def _refused(owner: str, keyword: str, known: Iterable[str]) -> KeywordError:
 
 
 def _here(keyword: str, known: Iterable[str]) -> list[str]:
-    return [name for name in ELSEWHERE.get(keyword, ()) if name in known]
+    return [name for name in KEYWORDS.get(keyword, ()) if name in known]
 
 
 def tells_keywords(function: Callable[P, R], name: str | None = None) -> Callable[P, R]:

@@ -57,7 +57,7 @@ def disable_jit() -> Iterator[None]:
     float
     3.0
     """
-    with _looked_at():
+    with _through_python():
         _here.depth = getattr(_here, "depth", 0) + 1
         try:
             yield
@@ -67,7 +67,7 @@ def disable_jit() -> Iterator[None]:
 
 @during_apart
 @contextmanager
-def _looked_at() -> Iterator[None]:
+def _through_python() -> Iterator[None]:
     """A context in which each call of a compiled function goes through Python, in all threads."""
     global _everywhere
     with _lock:
