@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.kernels.order import dependencies, sort_kernels
+from pullback.compiler.kernels.order import Users
 from pullback.loops import Affine, Axis, Buffer, Kernel, Literal, Load, Store
 
 FLOAT = np.dtype(np.float32)
@@ -19,23 +19,23 @@ def kernel(target: Buffer, source: Buffer | None = None, accumulate: bool = Fals
 
 def test_writers_come_before_readers_and_the_rest_stays():
     one, two, three = kernel(B, A), kernel(A), kernel(C)
-    assert sort_kernels([one, two, three], {}) == ([two, one, three], [])
+    assert Users([one, two, three]).sorted({}) == ([two, one, three], [])
 
 
 def test_additions_come_after_the_store_wherever_it_stands():
     first, second = kernel(A, accumulate="add"), kernel(A, B, accumulate="add")
     base, reader, source = kernel(A), kernel(C, A), kernel(B)
-    needs = dependencies([first, second, reader, base, source])
-    assert needs[first] == [base]
-    assert set(needs[second]) == {first, base, source}
-    assert set(needs[reader]) == {first, second, base}
-    assert needs[base] == []
-    done, waiting = sort_kernels([first, second, reader, base, source], {})
+    users = Users([first, second, reader, base, source])
+    assert users.before(first) == [base]
+    assert set(users.before(second)) == {first, base, source}
+    assert set(users.before(reader)) == {first, second, base}
+    assert users.before(base) == []
+    done, waiting = users.sorted({})
     assert done == [base, first, source, second, reader]
     assert not waiting
 
 
 def test_circles_are_left_over():
     one, two, three = kernel(A), kernel(B), kernel(C)
-    assert sort_kernels([one, two, three], {one: [two], two: [one]}) == ([three], [one, two])
-    assert sort_kernels([one, two, three], {one: [three]}) == ([two, three, one], [])
+    assert Users([one, two, three]).sorted({one: [two], two: [one]}) == ([three], [one, two])
+    assert Users([one, two, three]).sorted({one: [three]}) == ([two, three, one], [])

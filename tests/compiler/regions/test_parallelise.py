@@ -11,7 +11,7 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.build import Built, build
-from pullback.compiler.kernels.order import dependencies
+from pullback.compiler.kernels.order import Users
 from pullback.compiler.regions.chunks import _bounded
 from pullback.compiler.regions.steps import Group
 from pullback.compiler.runtime.layout import MAX_CHUNKS
@@ -64,7 +64,8 @@ def test_every_kernel_runs_after_what_it_reads(built):
         for group in groups.groups
         for position, job in enumerate(group.jobs)
     }
-    needs = dependencies(list(place))
+    users = Users(place)
+    needs = {kernel: users.before(kernel) for kernel in place}
     assert any(needs.values())
     for kernel, earlier in needs.items():
         for other in earlier:

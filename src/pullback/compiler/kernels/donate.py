@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pullback.compiler.kernels.order import Users, sort_kernels
+from pullback.compiler.kernels.order import Users
 from pullback.compiler.lowering.lower import axes_of
 from pullback.compiler.schedules.cost import FEW_UPDATES
 from pullback.loops import Buffer, Kernel, Load, Store, load_at, staged
@@ -40,7 +40,7 @@ def arrange(
         else:
             _compute_elsewhere(program, result)
     while True:
-        done, waiting = sort_kernels(program.kernels, _before(program, changed))
+        done, waiting = program.sorted(_before(program, changed))
         if not waiting:
             idle = {k for r in in_place for k in program.writers[r] if _stays(k, r, changed[r])}
             for kernel in idle:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pullback.compiler.kernels.canonicalise import shared_rows
-from pullback.compiler.kernels.order import Users, sort_kernels
+from pullback.compiler.kernels.order import Users
 from pullback.compiler.kernels.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.cost import (
@@ -65,7 +65,7 @@ def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer], target: Processor
     for kernel in kernels:
         _fuse_vertically(program, kernel, target)
     _fuse_horizontally(program)
-    ordered, waiting = sort_kernels(list(program.level), {})
+    ordered, waiting = program.sorted({})
     assert not waiting, "kernels that wait for each other"
     return ordered
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from pullback.loops import Buffer, Kernel
 from pullback.loops.kernel import once
 
-__all__ = ["Needs", "Users", "added", "dependencies", "sort_kernels", "users_of"]
+__all__ = ["Needs", "Users", "added", "users_of"]
 
 Needs = Mapping[Kernel, Iterable[Kernel]]
 """For kernels those that must run before them."""
@@ -49,7 +49,10 @@ class Users:
         self.enter(other, self.leave(kernel))
 
     def before(self, kernel: Kernel) -> list[Kernel]:
-        """The writers of what a kernel reads, each once."""
+        """The writers of what a kernel reads, each once.
+
+        One that adds to a buffer comes after those that store to it; of two that add the one that came first is first.
+        """
         found = (
             writer
             for buffer in kernel.reads()
@@ -67,6 +70,18 @@ class Users:
             if reader is not kernel and self._comes_first(kernel, reader, buffer)
         )
         return list(dict.fromkeys(found))
+
+    def sorted(self, before: Needs) -> tuple[list[Kernel], list[Kernel]]:
+        """The kernels with those that they need, and what ``before`` adds to them, first; otherwise in their order.
+
+        The second list holds those that wait for each other, in circles that ``before`` made, and what lies between two
+        circles. What only comes after a circle is in neither list.
+        """
+        needs = {kernel: {*self.before(kernel), *before.get(kernel, ())} for kernel in self.kernels}
+        done = _taken_out(needs)
+        users = users_of(needs)
+        _taken_out(users)
+        return done, list(users)
 
     def something_between(self, parts: Collection[Kernel], order: Mapping[Kernel, int]) -> bool:
         """Whether another kernel needs one of the ``parts`` and is needed by one.
@@ -96,32 +111,10 @@ class Users:
         return [table[buffer] for table, buffers in tables for buffer in buffers]
 
 
-def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
-    """For each kernel those that must run before it: the writers of what it reads.
-
-    A kernel that adds to a buffer comes after those that store to it; between two that add the order given stands.
-    """
-    users = Users(kernels)
-    return {kernel: users.before(kernel) for kernel in kernels}
-
-
 @once
 def added(kernel: Kernel) -> frozenset[Buffer]:
     """The buffers that the kernel adds to, and so reads as well as writes."""
     return frozenset(store.buffer for store in kernel.stores if store.accumulate)
-
-
-def sort_kernels(kernels: Sequence[Kernel], before: Needs) -> tuple[list[Kernel], list[Kernel]]:
-    """The kernels with dependencies, and what ``before`` adds to them, first; otherwise in the order given.
-
-    The second list holds those that wait for each other, in circles that ``before`` made, and what lies between two
-    circles. What only comes after a circle is in neither list.
-    """
-    needs = {k: {*found, *before.get(k, ())} for k, found in dependencies(kernels).items()}
-    done = _taken_out(needs)
-    users = users_of(needs)
-    _taken_out(users)
-    return done, [kernel for kernel in kernels if kernel in users]
 
 
 def _taken_out(needs: dict[Kernel, set[Kernel]]) -> list[Kernel]:

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pullback.compiler.kernels.canonicalise import coalesced_rows
-from pullback.compiler.kernels.order import Users, sort_kernels
+from pullback.compiler.kernels.order import Users
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.columns import in_blocks
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
@@ -92,7 +92,7 @@ def unroll_short_axes(
             for each in [group] if group.pays(schedules) else [written[part] for part in group.parts]:
                 if each.pays(schedules):
                     made.update((part, each.kernel) for part in each.parts)
-        ordered, waiting = sort_kernels(list(dict.fromkeys(made.values())), {})
+        ordered, waiting = Users(dict.fromkeys(made.values())).sorted({})
         if not waiting:
             return ordered
         # Groups that wait for each other: the last of them is taken apart.
