@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,7 +184,7 @@ class _Planner:
         kernels = seen("canonicalise", [canonicalise(kernel, target) for kernel in kernels])
         kernels = seen("fuse again", fuse(kernels, lowered.outputs, target))
         kernels = seen("canonicalise again", [canonicalise(kernel, target) for kernel in kernels])
-        fixed = None if moving is None else partial(self._is_fixed, moving)
+        fixed = frozenset[Buffer]() if moving is None else self._fixed(lowered, moving)
         kernels = seen("few rows last", few_rows_last(kernels, target, fixed))
         kernels = seen("split", split_sums(kernels, target))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
@@ -244,10 +243,10 @@ class _Planner:
             if not isinstance(item, Block):
                 parts.append(([], self.held(item, trips)))
                 continue
-            _, kernels = self.kernels(item, moving)
-            fixed = self._fixed(kernels, moving)
-            before += fixed
-            parts.append(([kernel for kernel in kernels if kernel not in fixed], []))
+            lowered, kernels = self.kernels(item, moving)
+            once = self._done_once(kernels, self._fixed(lowered, moving))
+            before += once
+            parts.append(([kernel for kernel in kernels if kernel not in once], []))
         done_once = list[Step](self._schedule(before, trips // loop.counter.trips))
         # Chunks that go through all turns by themselves may be short in each; those that wait in each turn may not.
         for often in (trips, 1):
@@ -262,27 +261,26 @@ class _Planner:
     def _schedule(self, kernels: Sequence[Kernel], trips: int) -> list[Region]:
         return make_regions(kernels, {}, self.schedules, trips)
 
-    def _fixed(self, kernels: Sequence[Kernel], moving: Set[Buffer]) -> list[Kernel]:
-        """The kernels that do the same in every turn: they read nothing that is written in the loop or moves with it.
+    def _done_once(self, kernels: Sequence[Kernel], fixed: Set[Buffer]) -> list[Kernel]:
+        """The kernels that do the same in every turn: they read what is ``fixed`` and each other's results.
 
         Such are copies of weights in another order, not zeros that each turn adds to.
         """
         found: list[Kernel] = []
-        known: set[Buffer] = set()
+        known = set(fixed)
         writers = Counter(buffer for kernel in kernels for buffer in kernel.writes())
         for kernel in kernels:
-            stays = all(buffer in known or self._is_fixed(moving, buffer) for buffer in kernel.reads())
-            if stays and not any(buffer in self.bound or writers[buffer] > 1 for buffer in kernel.writes()):
+            alone = all(buffer not in self.bound and writers[buffer] == 1 for buffer in kernel.writes())
+            if alone and known.issuperset(kernel.reads()):
                 found.append(kernel)
                 known.update(kernel.writes())
         return found
 
-    def _is_fixed(self, moving: Set[Buffer], buffer: Buffer) -> bool:
-        """Whether a buffer holds the same in every turn of a loop that writes those ``moving``."""
-        if buffer in self.constants:
-            return True
-        view = self.bound.get(buffer)
-        return view is not None and view.base not in moving and not view.moves
+    def _fixed(self, lowered: Lowered, moving: Set[Buffer]) -> Set[Buffer]:
+        """What a block reads that is the same in every turn of a loop that writes those ``moving``."""
+        views = {buffer: self.bound[buffer] for buffer in lowered.arguments}
+        stay = {buffer for buffer, view in views.items() if view.base not in moving and not view.moves}
+        return stay | lowered.constants.keys()
 
     def _rows_stay(self, group: Group, loop: Loop[Item]) -> bool:
         """Whether each row of a turn goes on from its own row of the turn before: then no chunk waits for another."""

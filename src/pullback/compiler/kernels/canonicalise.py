@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -161,15 +161,13 @@ def _with_packed_rows(kernel: Kernel, target: Processor) -> Kernel:
     return joined if choose_packing(product, lanes_of(joined, target), target) is not None else kernel
 
 
-def few_rows_last(
-    kernels: Sequence[Kernel], target: Processor, fixed: Callable[[Buffer], bool] | None = None
-) -> list[Kernel]:
+def few_rows_last(kernels: Sequence[Kernel], target: Processor, fixed: Collection[Buffer]) -> list[Kernel]:
     """Products of few rows by the transpose of a matrix, with the axis of the matrix' rows first.
 
     The pullback of a small batch through a layer reads each row of the weights as it lies, and sums along it; a copy
     of the weights turned round, which larger products read, would take longer than the product. It is worth its while
-    where several products read it, or all turns of a loop, in which it is ``fixed``. For a product alone the smaller
-    operand is turned.
+    where several products read it, or all turns of a loop, in which it is one of those ``fixed``. For a product alone
+    the smaller operand is turned.
     """
     found = {kernel: find_contraction(kernel) for kernel in kernels}
     turned = Counter(
@@ -185,12 +183,11 @@ def few_rows_last(
             return False
         ((pair,), (rows,), columns) = product.pairs, product.rows, product.columns
         lanes, matrix = lanes_of(kernel, target), pair.right.buffer
-        stays = fixed is not None and fixed(matrix)
         return (
             turned[matrix] == 1
             and columns.extent >= 2 * lanes
             and pair.right.offset.coefficient(columns) > 1
-            and (not stays or OUTWEIGHING * rows.extent <= lanes)
+            and (matrix not in fixed or OUTWEIGHING * rows.extent <= lanes)
             and pays_along_sum(pair, (columns, rows), lanes, target)
         )
 
@@ -198,7 +195,7 @@ def few_rows_last(
         if narrow(kernel, product):
             return Kernel((kernel.axes[-1], *kernel.axes[:-1]), kernel.stores)
         matrices = [] if product is None else [pair.right.buffer for pair in product.pairs]
-        alone = all(turned[matrix] == 1 and not (fixed and fixed(matrix)) for matrix in matrices)
+        alone = all(turned[matrix] == 1 and matrix not in fixed for matrix in matrices)
         return _with_best_columns(kernel, target, turned=True) if matrices and alone else kernel
 
     return [arranged(kernel, product) for kernel, product in found.items()]

@@ -34,7 +34,7 @@ depthwise convolution whose channels lie last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pullback.compiler.kernels.canonicalise import coalesced_axes
 from pullback.compiler.kernels.strips import in_column_strips, shares_columns
@@ -77,15 +77,11 @@ _Wanted = list[tuple[Kernel, dict[Load, list[Axis]]]]
 """For each kernel what it reads from copies, with the order of their axes."""
 
 
-def pack(
-    kernels: Iterable[Kernel],
-    schedules: Schedules,
-    fixed: Callable[[Buffer], bool] | None = None,
-) -> list[Kernel]:
+def pack(kernels: Iterable[Kernel], schedules: Schedules, fixed: Collection[Buffer]) -> list[Kernel]:
     """The kernels with transposed copies of operands put before their first users.
 
-    In the body of a loop a right operand that is ``fixed``, the same in every turn, is copied once for all of them; so
-    panels of it pay in either order, and however large it is.
+    In the body of a loop a right operand that is one of those ``fixed``, the same in every turn, is copied once for all
+    turns; so panels of it pay in either order, and however large it is.
     Large products pack their right operands by themselves, in whichever of two orders they lie; there it is the left
     operand that must lie along the summed axis, or along the rows if few panels read it.
     """
@@ -132,12 +128,10 @@ def _by_panels(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
     return in_column_strips(kernel, width, outermost=shares_columns(product, lanes, target))
 
 
-def _stays(schedule: Schedule, fixed: Callable[[Buffer], bool] | None) -> bool:
+def _stays(schedule: Schedule, fixed: Collection[Buffer]) -> bool:
     """Whether the right operands of a product are the same in every turn of the loop around."""
-    return (
-        fixed is not None
-        and isinstance(schedule, ContractionSchedule)
-        and all(fixed(pair.right.buffer) for pair in schedule.contraction.pairs)
+    return isinstance(schedule, ContractionSchedule) and all(
+        pair.right.buffer in fixed for pair in schedule.contraction.pairs
     )
 
 
