@@ -26,14 +26,15 @@ have more, so that all have one shape.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.key.graph import constant_is_code
-from pullback.compiler.passes.rewriting import GraphPass, filled, ordered, rebuilt, scalar, uses
+from pullback.compiler.passes.rewriting import GraphPass, filled, ordered, remade, scalar, uses
 from pullback.compiler.schedules.cost import (
     DEEPEST_FACTOR,
     FEW_GATHERED,
@@ -41,7 +42,7 @@ from pullback.compiler.schedules.cost import (
     MOST_GATHERED,
     RECOMPUTE_COST,
 )
-from pullback.graph import Constant, Graph, Node, Operation, apply, constant
+from pullback.graph import Constant, Graph, Node, Operation, constant
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather
 from pullback.operators.reductions import sum as sum_along
@@ -58,19 +59,13 @@ Places = tuple[NDArray[np.int64], ...]
 def _gathered_scatters(graph: Graph) -> Graph:
     order = graph.nodes()
     found = {node: table for node in order if (table := _table(node)) is not None}
-    if not found:
-        return graph
-    count = uses(order, graph.outputs)
-    made: dict[Node, Node] = {}
-    moved = _Moved(lambda node: made.get(node, node), count)
+    count = uses(order, graph.outputs) if found else {}
+    constants: dict[tuple[str, tuple[int, ...], bytes], Node] = {}
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
-        table = found.get(node)
-        again = None if table is None else _gathered(node, table, moved)
-        made[node] = apply(node.operator, inputs, node.attributes) if again is None else again
-        return made[node]
+    def gathered(node: Operation, table: _Table, new: Mapping[Node, Node]) -> Node:
+        return _gathered(node, table, _Moved(new, count, constants))
 
-    return rebuilt(graph, rebuild)
+    return remade(graph, found, gathered)
 
 
 # -- which updates an element has
@@ -129,7 +124,7 @@ def _gathered(node: Operation, known: _Table, moved: _Moved) -> Node:
         terms = moved.at(updates, places)
     else:
         terms = broadcast(
-            moved.new(updates), shape=(*table.shape, *rest), axes=tuple(range(2, 2 + len(rest)))
+            moved.new[updates], shape=(*table.shape, *rest), axes=tuple(range(2, 2 + len(rest)))
         )
     if not there.all():
         mask = broadcast(constant(there), shape=terms.shape, axes=(0, 1))
@@ -146,23 +141,23 @@ def _gathered(node: Operation, known: _Table, moved: _Moved) -> Node:
     return found + filled(0, found)  # to zero, that of a negative zero too
 
 
+@dataclass(frozen=True)
 class _Moved:
     """Elements of nodes at known places, taken where what they are made of is read.
 
-    ``new`` gives what has become of a node, ``count`` how often it is read.
+    ``new`` is what has become of nodes, ``count`` how often they are read.
     """
 
-    def __init__(self, new: Callable[[Node], Node], count: dict[int, int]) -> None:
-        self.new = new
-        self.count = count
-        self.constants: dict[tuple[str, tuple[int, ...], bytes], Node] = {}
+    new: Mapping[Node, Node]
+    count: Mapping[int, int]
+    constants: dict[tuple[str, tuple[int, ...], bytes], Node]
 
     def at(self, node: Node, places: Places, depth: int = 0) -> Node:
         """``node`` at ``places`` of its leading axes."""
         made = self._inside(node, places, depth)
         if made is not None:
             return made
-        return gather(self.new(node), *map(self._constant, places), axes=tuple(range(len(places))))
+        return gather(self.new[node], *map(self._constant, places), axes=tuple(range(len(places))))
 
     def _inside(self, node: Node, places: Places, depth: int) -> Node | None:
         """What ``node`` is made of at ``places``, computed again there, if that costs little."""
@@ -197,7 +192,7 @@ class _Moved:
         shape = (*places[0].shape, *node.shape[ahead:])
         behind = tuple(axis - ahead + more for axis in axes if axis >= ahead)
         if not own:
-            return broadcast(self.new(x), shape=shape, axes=behind)
+            return broadcast(self.new[x], shape=shape, axes=behind)
         part = self.at(x, own, depth)
         return part if part.shape == shape else broadcast(part, shape=shape, axes=(*range(more), *behind))
 
@@ -207,7 +202,7 @@ class _Moved:
         if len(places) != indices[0].ndim or any(each is None for each in known):
             return None
         moved = [self._constant(each[places]) for each in known if each is not None]
-        return gather(self.new(x), *moved, axes=node.attributes["axes"])
+        return gather(self.new[x], *moved, axes=node.attributes["axes"])
 
     def _reshape(self, node: Operation, places: Places, depth: int) -> Node | None:
         """The same elements of the array before, if the axes behind are the same."""

@@ -28,7 +28,7 @@ no update finds would be an error still.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from pullback.compiler.passes.rewriting import (
     inner,
     is_zero,
     ordered,
-    rebuilt,
+    remade,
     uses,
 )
 from pullback.compiler.schedules.cost import MOST_JOINED_UPDATES
@@ -53,25 +53,22 @@ __all__ = ["joined_scatters"]
 def _joined_scatters(graph: Graph) -> Graph:
     order = graph.nodes()
     found = [(node, before) for node in order if (before := _before(node))]
-    if not found:
-        return graph
-    count = uses(order, graph.outputs)
+    count = uses(order, graph.outputs) if found else {}
     alone = {
-        id(node)
+        node: node.attributes["axes"]
         for node, before in found
         if all(count[id(each)] == 1 for each in before)
         and all(inner(place, "check_index") is None or count[id(place)] > 1 for place in node.inputs[2:])
     }
+    return remade(graph, alone, _at_once)
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
-        if id(node) not in alone:
-            return None
-        target, updates, *places = inputs
-        for before in _into_zeros(updates):
-            target = _joined(target, before, places, node.attributes["axes"])
-        return target
 
-    return rebuilt(graph, rebuild) if alone else graph
+def _at_once(node: Operation, axes: tuple[int, ...], new: Mapping[Node, Node]) -> Node:
+    """The updates of the scatters whose result ``node`` scatters along some axes, where it puts them."""
+    target, updates, *places = (new[x] for x in node.inputs)
+    for before in _into_zeros(updates):
+        target = _joined(target, before, places, axes)
+    return target
 
 
 def _before(node: Node) -> list[Operation]:

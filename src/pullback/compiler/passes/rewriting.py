@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ __all__ = [
     "rare_case",
     "readers_of",
     "rebuilt",
+    "remade",
     "same",
     "scalar",
     "sliced",
@@ -47,6 +48,8 @@ Rule = Callable[..., "Node | None"]
 
 Range = tuple[int, int, int]
 """Start, stop and step."""
+
+_T = TypeVar("_T")
 
 ANY = "any operation"
 ELEMENTWISE = "elementwise operations"
@@ -93,6 +96,24 @@ def with_outputs(graph: Graph, outputs: tuple[Node, ...]) -> Graph:
 def rebuilt(graph: Graph, rebuild: Callable[[Operation, tuple[Node, ...]], Node | None]) -> Graph:
     """``graph`` with what ``rebuild(operation, new_inputs)`` gives; where that is ``None``, the operation anew."""
     return with_outputs(graph, substitute(graph.outputs, {}, rebuild))
+
+
+def remade(
+    graph: Graph, found: Mapping[Node, _T], make: Callable[[Operation, _T, Mapping[Node, Node]], Node]
+) -> Graph:
+    """``graph`` with ``make(operation, what, new)`` in the place of each operation for which something was found.
+
+    ``new`` is what all nodes that the operation needs have become.
+    """
+    if not found:
+        return graph
+    new: dict[Node, Node] = {}
+
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
+        new.update(zip(node.inputs, inputs))
+        return make(node, found[node], new) if node in found else None
+
+    return rebuilt(graph, rebuild)
 
 
 def same(nodes: Sequence[Node], others: Sequence[Node]) -> bool:

@@ -23,9 +23,9 @@ output %3
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from pullback.compiler.passes.rewriting import GraphPass, Range, cut, inner, ranges_of, rebuilt, sliced, uses
+from pullback.compiler.passes.rewriting import GraphPass, Range, cut, inner, ranges_of, remade, sliced, uses
 from pullback.graph import Graph, Node, Operation
 from pullback.operators.convolution import convolve
 
@@ -40,26 +40,23 @@ def _sliced_convolutions(graph: Graph) -> Graph:
         if found is not None and found.size and inner(found.inputs[0], "convolve") is not None:
             cuts.setdefault(found.inputs[0], []).append(found)
     count = uses(order, graph.outputs)
-    hulls = {
-        whole: hull
-        for whole, found in cuts.items()
-        if count[id(whole)] == len(found)
-        and (hull := _hull(found)) != [(0, extent, 1) for extent in whole.shape]
-    }
+    hulls: dict[Node, list[Range]] = {}
+    for whole, own in cuts.items():
+        hull = _hull(own)
+        if count[id(whole)] == len(own) and hull != [(0, extent, 1) for extent in whole.shape]:
+            hulls.update(dict.fromkeys(own, hull))
+    return remade(graph, hulls, _sliced)
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
-        hull = hulls.get(node.inputs[0]) if inner(node, "slice") is not None else None
-        if hull is None:
-            return None
-        new = inputs[0]
-        assert isinstance(new, Operation)
-        within = [
-            ((start - first) // apart, -(-(stop - first) // apart), step // apart)
-            for (start, stop, step), (first, _, apart) in zip(ranges_of(node), hull)
-        ]
-        return cut(_part(new, hull), within)
 
-    return rebuilt(graph, rebuild) if hulls else graph
+def _sliced(node: Operation, hull: list[Range], new: Mapping[Node, Node]) -> Node:
+    """A slice of the ``hull`` alone of a convolution."""
+    whole = new[node.inputs[0]]
+    assert isinstance(whole, Operation)
+    within = [
+        ((start - first) // apart, -(-(stop - first) // apart), step // apart)
+        for (start, stop, step), (first, _, apart) in zip(ranges_of(node), hull)
+    ]
+    return cut(_part(whole, hull), within)
 
 
 def _hull(cuts: Sequence[Operation]) -> list[Range]:

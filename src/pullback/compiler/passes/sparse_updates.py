@@ -46,12 +46,12 @@ from pullback.compiler.passes.rewriting import (
     inner,
     is_zero,
     rare_case,
-    rebuilt,
+    remade,
     scalar,
     uses,
 )
 from pullback.compiler.schedules.cost import LEAST_UNTOUCHED, MOST_SPARSE_NODES
-from pullback.graph import OPERATORS, Graph, Node, Operation, apply
+from pullback.graph import OPERATORS, Graph, Node, Operation
 from pullback.operators.concatenation import concatenate
 from pullback.operators.elementwise import where
 from pullback.operators.scatters import scatter_add
@@ -102,17 +102,7 @@ def _sparse_updates(graph: Graph) -> Graph:
     for update in [*found.values()]:
         for each in update.sparse.nodes:
             found.pop(each, None)
-    if not found:
-        return graph
-    made: dict[Node, Node] = {}
-
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
-        update = found.get(node)
-        again = None if update is None else _scattered(inputs[update.side], update, made)
-        made[node] = apply(node.operator, inputs, node.attributes) if again is None else again
-        return made[node]
-
-    return rebuilt(graph, rebuild)
+    return remade(graph, found, _scattered)
 
 
 @dataclass(frozen=True)
@@ -141,8 +131,9 @@ def _update(node: Node, known: Mapping[Node, Sparse]) -> _Update | None:
     return None
 
 
-def _scattered(base: Node, update: _Update, new: Mapping[Node, Node]) -> Node:
-    """The update of ``base`` as one scatter; ``new`` is what its parts have become."""
+def _scattered(node: Operation, update: _Update, new: Mapping[Node, Node]) -> Node:
+    """The update as one scatter; ``new`` is what its parts have become."""
+    base = new[node.inputs[update.side]]
     rows, places = [], []
     rare: list[tuple[Node, Sequence[Node]]] = []
     for part in update.sparse.parts:

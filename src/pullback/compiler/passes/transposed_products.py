@@ -24,7 +24,9 @@ output %2
 
 from __future__ import annotations
 
-from pullback.compiler.passes.rewriting import GraphPass, inner, rebuilt, uses
+from collections.abc import Mapping
+
+from pullback.compiler.passes.rewriting import GraphPass, inner, remade, uses
 from pullback.graph import Graph, Node, Operation
 from pullback.operators.products import contract
 
@@ -34,19 +36,16 @@ __all__ = ["transposed_products"]
 def _transposed_products(graph: Graph) -> Graph:
     """Products in the order in which their results are read."""
     order = graph.nodes()
-    if all(_product_behind(node) is None for node in order):
-        return graph
-    count = uses(order, graph.outputs)
+    behind = {node: product for node in order if (product := _product_behind(node)) is not None}
+    count = uses(order, graph.outputs) if behind else {}
+    found = {node: product for node, product in behind.items() if count[id(product)] == 1}
+    return remade(graph, found, _transposed)
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
-        product = _product_behind(node)
-        if product is None or count[id(product)] > 1:
-            return None
-        labels = product.attributes["out_labels"]
-        out = tuple(labels[axis] for axis in node.attributes["axes"])
-        return contract(*inputs[0].inputs, **{**product.attributes, "out_labels": out})
 
-    return rebuilt(graph, rebuild)
+def _transposed(node: Operation, product: Operation, new: Mapping[Node, Node]) -> Node:
+    labels = product.attributes["out_labels"]
+    out = tuple(labels[axis] for axis in node.attributes["axes"])
+    return contract(*new[product].inputs, **{**product.attributes, "out_labels": out})
 
 
 def _product_behind(node: Node) -> Operation | None:
