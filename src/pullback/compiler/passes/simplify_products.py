@@ -68,21 +68,20 @@ def extents_of(node: Operation) -> dict[int, int]:
     return dict(zip((*a_labels, *b_labels), (*a.shape, *b.shape)))
 
 
-def _transposed(node: Operation) -> Node | None:
+def _in_order(node: Operation) -> Node:
+    """Operands as they lie, their labels numbered as they come."""
     a, b, a_labels, b_labels, out = _operands(node)
-    turned_a, turned_b = inner(a, "transpose"), inner(b, "transpose")
-    if turned_a is None and turned_b is None:
-        return None
-    if turned_a is not None:
-        (a,), a_labels = turned_a.inputs, _put_back(a_labels, turned_a.attributes["axes"])
-    if turned_b is not None:
-        (b,), b_labels = turned_b.inputs, _put_back(b_labels, turned_b.attributes["axes"])
+    (a, a_labels), (b, b_labels) = _as_it_lies(a, a_labels), _as_it_lies(b, b_labels)
     return labelled(a, b, a_labels, b_labels, out)
 
 
-def _put_back(labels: Labels, axes: Labels) -> Labels:
-    """Labels in the order of the axes before a transpose."""
-    return tuple(labels[axes.index(axis)] for axis in range(len(axes)))
+def _as_it_lies(x: Node, labels: Labels) -> tuple[Node, Labels]:
+    """What an operand is the transpose of, if it is one, and the labels of its axes."""
+    turned = inner(x, "transpose")
+    if turned is None:
+        return x, labels
+    axes = turned.attributes["axes"]
+    return turned.inputs[0], tuple(labels[axes.index(axis)] for axis in range(len(axes)))
 
 
 def _units(node: Operation) -> Node | None:
@@ -148,12 +147,6 @@ def _spread(x: Node, labels: Labels, out: Labels, shape: tuple[int, ...]) -> Nod
     return broadcast(ordered(x, labels, order), shape=shape, axes=tuple(map(out.index, order)))
 
 
-def _in_order(node: Operation) -> Node:
-    """Labels numbered as they come."""
-    a, b, a_labels, b_labels, out = _operands(node)
-    return labelled(a, b, a_labels, b_labels, out)
-
-
 def _sum_of_products(node: Operation) -> Node | None:
     product, axes = inner(node.inputs[0], "multiply"), node.attributes["axes"]
     if product is None or node.dtype.kind != "f":
@@ -186,7 +179,7 @@ def _sum_of_contraction(node: Operation) -> Node | None:
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {
-    "contract": (_units, _transposed, _repeated, _nothing_summed, _constant_operand, _in_order),
+    "contract": (_units, _in_order, _repeated, _nothing_summed, _constant_operand),
     "sum": (_sum_of_products, _sum_of_contraction),
 }
 
