@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from pullback.loops.expression import (
     Apply,
@@ -41,24 +41,10 @@ ACCUMULATIONS = frozenset({"add", "divide", "maximum", "minimum", "multiply", "p
 _T = TypeVar("_T")
 
 
-class _Once(Generic[_T]):
-    """A property that is computed when first asked for.
+def once(compute: Callable[[Kernel], _T]) -> Callable[[Kernel], _T]:
+    """A function of a kernel that is computed when first asked for, wherever it is defined; a method may be a property.
 
     ``functools.cached_property`` has a lock up to Python 3.11, which a fork may find taken by another thread.
-    """
-
-    def __init__(self, compute: Callable[[Any], _T]) -> None:
-        self._compute = compute
-        self.__doc__ = compute.__doc__
-
-    def __get__(self, owner: Any, kind: type) -> _T:
-        value = self._compute(owner)
-        owner.__dict__[self._compute.__name__] = value
-        return value
-
-
-def once(compute: Callable[[Kernel], _T]) -> Callable[[Kernel], _T]:
-    """A function of a kernel that is computed when first asked for, wherever it is defined.
 
     >>> count = once(lambda kernel: print("counted") or len(kernel.stores))
     >>> kernel = Kernel((), ())
@@ -104,11 +90,6 @@ class Store:
         """Whether an affine place becomes the value, whatever was there."""
         return not self.dynamic and not self.accumulate
 
-    @_Once
-    def loads(self) -> tuple[Load, ...]:
-        """Every read of memory."""
-        return tuple(e for e in walk(*self.roots()) if isinstance(e, Load))
-
     def with_roots(self, change: Callable[[Expression], Expression]) -> Store:
         """The store of what ``change`` makes of each expression that it evaluates."""
         dynamic = tuple((change(e), stride) for e, stride in self.dynamic)
@@ -149,7 +130,8 @@ class Kernel:
         """Buffers written."""
         return tuple({store.buffer: None for store in self.stores})
 
-    @_Once
+    @property
+    @once
     def by_inner(self) -> tuple[tuple[tuple[Axis, ...], list[Store]], ...]:
         """The stores as each turn takes them: those in the same loops inside together, in fewer loops first.
 
@@ -160,12 +142,14 @@ class Kernel:
             found.setdefault(store.inner, []).append(store)
         return tuple(sorted(found.items(), key=lambda item: len(item[0])))
 
-    @_Once
+    @property
+    @once
     def functions(self) -> int:
         """How many different functions one turn evaluates."""
         return sum(1 for expression in self.expressions() if isinstance(expression, Apply))
 
-    @_Once
+    @property
+    @once
     def reductions(self) -> tuple[Reduce, ...]:
         """Every reduction, those inside others first."""
         return tuple(e for e in self.expressions() if isinstance(e, Reduce))
@@ -179,12 +163,14 @@ class Kernel:
         found = [e for e in usual if isinstance(e, Reduce)]
         return found[0] if len(found) == 1 else None
 
-    @_Once
+    @property
+    @once
     def has_checks(self) -> bool:
         """Whether the kernel may report an error."""
         return any(isinstance(e, Apply) and e.function == "check_index" for e in self.expressions())
 
-    @_Once
+    @property
+    @once
     def likeness(self) -> tuple[Any, ...]:
         """Equal for kernels that differ in nothing but which axes and which buffers they are made of.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pullback.compiler.kernels.order import Users
 from pullback.compiler.lowering.lower import axes_of
 from pullback.compiler.schedules.cost import FEW_UPDATES
-from pullback.loops import Buffer, Kernel, Load, Store, load_at, staged
+from pullback.loops import Buffer, Kernel, Load, Store, load_at, staged, walk
 from pullback.loops.dependences import dependences
 from pullback.loops.kernel import with_buffer
 
@@ -153,6 +153,6 @@ def _in_place(program: Users, result: Buffer, argument: Buffer) -> bool:
         if other.inner == inner
         else len(other.inner) < len(inner) and len(stores) == 1
         for other in writer.stores
-        for load in other.loads
-        if load.buffer is argument
+        for load in walk(*other.roots())
+        if isinstance(load, Load) and load.buffer is argument
     )
