@@ -153,14 +153,17 @@ def matched(old: Sequence[Axis], new: Sequence[Axis]) -> dict[Axis, Affine] | No
 def in_strips(axis: Axis, turns: int) -> Iterator[tuple[tuple[Axis, ...], Affine]]:
     """Axes that go through whole strips of an axis, and one for the turns that these leave over, each with the index.
 
+    Where there are no whole strips, or nothing is left over, there are no axes for them.
+
     >>> for axes, index in in_strips(Axis("i", 23), 5):
     ...     print(axes, index)
     (i<4, i<5) 5*i + i
     (i<3,) i + 20
     """
     count, left = divmod(axis.extent, turns)
-    strip, inside = Axis(axis.name, count), Axis(axis.name, turns)
-    yield (strip, inside), Affine.of(strip) * turns + Affine.of(inside)
+    if count:
+        strip, inside = Axis(axis.name, count), Axis(axis.name, turns)
+        yield (strip, inside), Affine.of(strip) * turns + Affine.of(inside)
     if left:
         rest = Axis(axis.name, left)
         yield (rest,), Affine.of(rest) + count * turns

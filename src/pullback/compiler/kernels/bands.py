@@ -16,7 +16,7 @@ from __future__ import annotations
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.cost import LEAST_BANDED, MOST_BANDS, MOST_UNROLLED_FUNCTIONS
 from pullback.compiler.schedules.map import MapSchedule
-from pullback.loops import Affine, Axis, Kernel, Load, Reduce, turns_of, walk
+from pullback.loops import Affine, Axis, Kernel, Load, Reduce, in_strips, turns_of, walk
 from pullback.loops.chains import chained
 
 __all__ = ["in_bands"]
@@ -49,15 +49,12 @@ def _share(rows: Axis, lane: Axis, reduce: Reduce) -> bool:
 def _banded(kernel: Kernel, reduce: Reduce, rows: Axis, bands: int) -> list[Kernel]:
     """The kernel with so many turns of ``rows`` and its sum written out, and one of the turns that are left."""
     written_out = kernel.with_reductions(lambda part: chained(part) if part is reduce else part)
-    strips, left = divmod(rows.extent, bands)
     found: list[Kernel] = []
-    for first, count, together in ((0, strips, bands), (strips * bands, left, 1)):
-        if not count:
-            continue
-        own = Axis(rows.name, count)
-        axes = tuple(own if axis is rows else axis for axis in kernel.axes if axis is not rows or count > 1)
-        turn = Affine.of(own) * together
-        whole = written_out if together > 1 else kernel
-        parts = (whole.over(axes, {rows: turn + first + band}) for band in range(together))
+    for (own, *inside), turn in in_strips(rows, bands):
+        axes = tuple(own if a is rows else a for a in kernel.axes if a is not rows or own.extent > 1)
+        whole, turns = kernel, [turn]
+        if inside:
+            whole, turns = written_out, [turn.replace({inside[0]: Affine((), k)}) for k in range(bands)]
+        parts = (whole.over(axes, {rows: each}) for each in turns)
         found.append(Kernel(axes, tuple(store for part in parts for store in part.stores)))
     return found

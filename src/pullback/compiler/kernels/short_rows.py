@@ -32,6 +32,7 @@ from pullback.loops import (
     Load,
     Position,
     as_expression,
+    in_strips,
     rebuilt,
     turns_of,
 )
@@ -92,8 +93,7 @@ def _joined(kernel: Kernel, joined: tuple[Axis, ...], count: int) -> Kernel:
     for each in reversed(others):
         place, places[each] = divided(place, each.extent)
     if count < rows.extent:
-        strip, within = Axis(rows.name, rows.extent // count), Axis(rows.name, count)
-        split = Affine.of(strip) * count + Affine.of(within)
+        (((strip, within), split),) = in_strips(rows, count)
         outer, rows = (*outer, strip), within
         kernel = kernel.over((*outer, within, *others), {joined[0]: split})
     places[rows] = place
