@@ -465,16 +465,14 @@ MOST_COMPARED = 64
 """Positions compared for one branch: their bits fit into a register."""
 
 
-def compaction_gain(terms: Sequence[int], vectors: int, lanes: int, panel: float, target: Processor) -> float:
+def compaction_gain(terms: Sequence[int], vectors: int, lanes: int) -> float:
     """Cycles of a row of ``vectors`` of sums that are saved where only factors other than zero are multiplied.
 
-    ``terms`` are the extents of the sum's axes, the lanes of lists along the last one; ``panel`` are the bytes that are
-    searched for what is infinite, if anything is, shared by the rows that they serve.
+    ``terms`` are the extents of the sum's axes, the lanes of lists along the last one.
     """
     listed = math.prod(terms[:-1]) * -(-terms[-1] // lanes)
     saved = MASKED_ZEROS * math.prod(terms) * vectors * INDEXED_VECTOR
-    searched = panel / target.line_bytes * target.near_line_cycles
-    return saved - listed * LISTED_VECTOR - searched - LIST_OVERHEAD - vectors * LIST_END
+    return saved - listed * LISTED_VECTOR - LIST_OVERHEAD - vectors * LIST_END
 
 
 def branch_gain(
