@@ -117,7 +117,8 @@ def _zero_on_diagonal(rows: Rows) -> Any:
 
 def _kept(found: Any, sound: Any) -> Node:
     """``found`` where the matrix is sound: what an error makes of it nobody sees, but it depends on the check."""
-    made: Node = nodes.where(sound[..., None, None], found, nodes.zeros_like(found))
+    wide = sound.reshape(*sound.shape, *(1,) * (found.ndim - sound.ndim))
+    made: Node = nodes.where(wide, found, nodes.zeros_like(found))
     return made
 
 
@@ -279,11 +280,11 @@ def _cofactor_by_values(node: Operation, a: Node) -> Node | None:
     found = _singular_values("cofactor", a) if lapack.is_there(a.dtype, "getrf") else None
     if found is None:
         return None
-    u, values, v = found
-    sign: Any = _det(node, u @ v.mT)
+    values, u, v = found
+    sign: Any = _det(node, u.mT @ v.mT)
     others = nodes.where(np.eye(a.shape[-1], dtype=bool), 1, values[..., None, :])
     scale = nodes.rint(sign)[..., None] * nodes.prod(others, axis=-1)
-    made: Node = (u * scale[..., None, :]) @ v.mT
+    made: Node = (u.mT * scale[..., None, :]) @ v.mT
     return made
 
 
@@ -332,45 +333,35 @@ def _qr(node: Operation, a: Any) -> Node | None:
 
 
 def _eigh(node: Operation, a: Any) -> Node | None:
+    """The eigenvalues, and below them the vectors, if these are wanted as well."""
     if not lapack.is_there(a.dtype, "syevd"):
         return None
-    rows, values, fault = results(lapack.eigenvalues(a.mT, vectors=True, lower=node.attributes["lower"]))
-    made = nodes.concatenate((values[..., None, :], rows.mT), axis=-2)
-    return _kept(made, _sound(fault, f"eigh: {NO_EIGENVALUES}"))
+    name, lower = node.operator.name, node.attributes["lower"]
+    rows, values, fault = results(lapack.eigenvalues(a.mT, vectors=name == "eigh", lower=lower))
+    made = nodes.concatenate((values[..., None, :], rows.mT), axis=-2) if name == "eigh" else values
+    return _kept(made, _sound(fault, f"{name}: {NO_EIGENVALUES}"))
 
 
-def _eigvalsh(node: Operation, a: Any) -> Node | None:
-    if not lapack.is_there(a.dtype, "syevd"):
-        return None
-    _, values, fault = results(lapack.eigenvalues(a.mT, vectors=False, lower=node.attributes["lower"]))
-    made: Node = nodes.where(_sound(fault, f"eigvalsh: {NO_EIGENVALUES}")[..., None], values, 0)
-    return made
-
-
-def _singular_values(name: str, a: Any) -> Sequence[Any] | None:
-    """``u``, the singular values and ``v``."""
+def _singular_values(name: str, a: Any, vectors: bool = True) -> Sequence[Any] | None:
+    """The singular values, and with ``vectors`` ``u`` transposed and ``v``."""
     if not lapack.is_there(a.dtype, "gesdd"):
         return None
-    _, values, u, v, fault = results(lapack.singular_values(a.mT, vectors=True))
-    sound = _sound(fault, f"{name}: {NO_SINGULAR_VALUES}")[..., None]
-    return u.mT, nodes.where(sound, values, 0), v
+    _, values, *others, fault = results(lapack.singular_values(a.mT, vectors=vectors))
+    return _kept(values, _sound(fault, f"{name}: {NO_SINGULAR_VALUES}")), *others
 
 
 def _svd(node: Operation, a: Any) -> Node | None:
     found = _singular_values("svd", a)
     if found is None:
         return None
-    u, values, v = found
-    made: Node = nodes.concatenate((u, values[..., None, :], v), axis=-2)
+    values, u, v = found
+    made: Node = nodes.concatenate((u.mT, values[..., None, :], v), axis=-2)
     return made
 
 
 def _svdvals(node: Operation, a: Any) -> Node | None:
-    if not lapack.is_there(a.dtype, "gesdd"):
-        return None
-    _, values, fault = results(lapack.singular_values(a.mT, vectors=False))
-    made: Node = nodes.where(_sound(fault, f"svdvals: {NO_SINGULAR_VALUES}")[..., None], values, 0)
-    return made
+    found = _singular_values("svdvals", a, vectors=False)
+    return None if found is None else found[0]
 
 
 def _expm(node: Operation, a: Any) -> Node | None:
@@ -397,7 +388,7 @@ RULES: dict[str, Callable[..., Node | None]] = {
     "cofactor": _cofactor,
     "det": _det,
     "eigh": _wide(_eigh),
-    "eigvalsh": _wide(_eigvalsh),
+    "eigvalsh": _wide(_eigh),
     "expm": _wide(_expm),
     "expm_along": _wide(_expm_along),
     "inv": _inv,
