@@ -25,7 +25,7 @@ def test_what_a_later_region_reads_is_in_use_until_then() -> None:
         Region([Group(1, [copy(x, b)]), Group(1, [copy(x, c)])]),
         Region([Group(1, [copy(b, y)]), Group(1, [copy(a, z)])]),
     ]
-    plan = plan_memory(regions, [x, y, z], 128)
+    plan = plan_memory(regions, [x, y, z], 128, {})
     spans = {placed.buffer: (placed.first, placed.last) for placed in plan.placed}
     assert spans == {a: (0, 2), b: (1, 2), c: (1, 1)}
     assert len({placed.offset for placed in plan.placed}) == 3

@@ -50,6 +50,9 @@ MATRIX_FAULTS.update(f"{name}: {NO_EIGENVALUES}" for name in ("eigh", "eigvalsh"
 MATRIX_FAULTS.update(f"{name}: {NO_SINGULAR_VALUES}" for name in ("svd", "svdvals", "cofactor"))
 _ZERO = constant(np.float64(0))
 
+Made = Any
+"""What a rule makes of an operation: a node, or ``None`` where that stays as it is."""
+
 
 def _sound(fault: Node, what: str) -> Any:
     """Whether a matrix is as it must be: where ``fault`` is not 0 the program raises the error ``what``."""
@@ -115,21 +118,20 @@ def _zero_on_diagonal(rows: Rows) -> Any:
     return zero.astype(np.int64)
 
 
-def _kept(found: Any, sound: Any) -> Node:
+def _kept(found: Any, sound: Any) -> Any:
     """``found`` where the matrix is sound: what an error makes of it nobody sees, but it depends on the check."""
     wide = sound.reshape(*sound.shape, *(1,) * (found.ndim - sound.ndim))
-    made: Node = nodes.where(wide, found, nodes.zeros_like(found))
-    return made
+    return nodes.where(wide, found, nodes.zeros_like(found))
 
 
-def _written_solution(name: str, a: Node, b: Any) -> Node:
+def _written_solution(name: str, a: Node, b: Any) -> Any:
     n = a.shape[-1]
     rows, _ = _eliminated(_rows(nodes.concatenate([a, b], axis=-1)))
     found = _substituted(rows, [row[..., n:] for row in rows], range(n - 1, -1, -1))
     return _kept(found, _sound(_zero_on_diagonal(rows), f"{name}: {SINGULAR}"))
 
 
-def _written_factor(a: Node) -> Node:
+def _written_factor(a: Node) -> Any:
     """Cholesky's factor by columns. A pivot of NaN is no fault, as with LAPACK: the factor is NaN from there on."""
     rest: Any = a
     n = a.shape[-1]
@@ -150,11 +152,11 @@ def _written_factor(a: Node) -> Node:
 # -- the rules
 
 
-def _solve(node: Operation, a: Node, b: Any) -> Node | None:
+def _solve(node: Operation, a: Node, b: Any) -> Made:
     return _solved(node.operator.name, a, b)
 
 
-def _solved(name: str, a: Node, b: Any) -> Node | None:
+def _solved(name: str, a: Node, b: Any) -> Made:
     if a.shape[-1] <= MOST_ELIMINATED_ROWS:
         return _written_solution(name, a, b)
     if not lapack.is_there(a.dtype, "getrf", "getrs"):
@@ -170,11 +172,11 @@ def _lu(a: Node) -> tuple[Sequence[Node], bool]:
     return results(lapack.lu(a if base is None else base)), base is not None
 
 
-def _inv(node: Operation, a: Node) -> Node | None:
+def _inv(node: Operation, a: Node) -> Made:
     return _solve(node, a, np.eye(a.shape[-1], dtype=a.dtype) + nodes.zeros_like(a))
 
 
-def _triangular_solve(node: Operation, a: Node, b: Any) -> Node | None:
+def _triangular_solve(node: Operation, a: Node, b: Any) -> Made:
     lower, transposed = node.attributes["lower"], node.attributes["transposed"]
     n = a.shape[-1]
     if n <= MOST_ELIMINATED_ROWS:
@@ -190,7 +192,7 @@ def _triangular_solve(node: Operation, a: Node, b: Any) -> Node | None:
     return _kept(found.mT, _sound(fault, f"triangular_solve: {SINGULAR}"))
 
 
-def _cholesky(node: Operation, a: Node) -> Node | None:
+def _cholesky(node: Operation, a: Node) -> Made:
     if a.shape[-1] <= MOST_ELIMINATED_ROWS:
         return _written_factor(a)
     if not lapack.is_there(a.dtype, "potrf"):
@@ -198,16 +200,14 @@ def _cholesky(node: Operation, a: Node) -> Node | None:
     found, fault = results(lapack.positive_factor(a))
     sound = _sound(fault, f"cholesky: {INDEFINITE}")
     below = np.tri(a.shape[-1], dtype=bool)
-    made: Node = nodes.where(sound[..., None, None] & below, found, np.zeros((), a.dtype))
-    return made
+    return nodes.where(sound[..., None, None] & below, found, np.zeros((), a.dtype))
 
 
-def _cholesky_cotangent(node: Operation, factor: Any, bar: Any) -> Node | None:
+def _cholesky_cotangent(node: Operation, factor: Any, bar: Any) -> Made:
     n = factor.shape[-1]
     if n > BLOCK and not lapack.is_there(factor.dtype, "trtrs"):
         return None
-    made: Node = _cotangent_by_halves(factor, bar, max(BLOCK, -(-n >> MOST_HALVINGS)))
-    return made
+    return _cotangent_by_halves(factor, bar, max(BLOCK, -(-n >> MOST_HALVINGS)))
 
 
 def _cotangent_by_halves(factor: Any, bar: Any, most: int) -> Any:
@@ -239,13 +239,13 @@ def _divided(factor: Any, right: Any) -> Any:
     return asked if made is None else made
 
 
-def _cofactor(node: Operation, a: Any) -> Node | None:
+def _cofactor(node: Operation, a: Any) -> Made:
     """By minors, which are polynomials, for what is written out; by singular values of larger matrices."""
     n = a.shape[-1]
     if n > MOST_COFACTOR_ROWS:
         return _wide(_cofactor_by_values)(node, a)
     if n == 1:
-        return nodes.ones_like(a)  # type: ignore[no-any-return]
+        return nodes.ones_like(a)
     kept = [[k for k in range(n) if k != i] for i in range(n)]
 
     def minor(rows: Sequence[int], columns: Sequence[int]) -> Any:
@@ -261,21 +261,20 @@ def _cofactor(node: Operation, a: Any) -> Node | None:
     lines = [
         nodes.stack([(-1) ** (i + j) * minor(kept[i], kept[j]) for j in range(n)], axis=-1) for i in range(n)
     ]
-    made: Node = nodes.stack(lines, axis=-2)
-    return made
+    return nodes.stack(lines, axis=-2)
 
 
 def _wide(rule: Callable[..., Node | None]) -> Callable[..., Node | None]:
     """``rule`` in double precision, in which NumPy computes everything of the kind."""
 
-    def wide(node: Operation, *inputs: Any) -> Node | None:
+    def wide(node: Operation, *inputs: Any) -> Made:
         made: Any = rule(node, *(x.astype(np.float64) for x in inputs))
-        return made if made is None else made.astype(node.dtype)  # type: ignore[no-any-return]
+        return made if made is None else made.astype(node.dtype)
 
     return wide
 
 
-def _cofactor_by_values(node: Operation, a: Node) -> Node | None:
+def _cofactor_by_values(node: Operation, a: Node) -> Made:
     """As the operator's reference does it."""
     found = _singular_values("cofactor", a) if lapack.is_there(a.dtype, "getrf") else None
     if found is None:
@@ -284,8 +283,7 @@ def _cofactor_by_values(node: Operation, a: Node) -> Node | None:
     sign: Any = _det(node, u.mT @ v.mT)
     others = nodes.where(np.eye(a.shape[-1], dtype=bool), 1, values[..., None, :])
     scale = nodes.rint(sign)[..., None] * nodes.prod(others, axis=-1)
-    made: Node = (u.mT * scale[..., None, :]) @ v.mT
-    return made
+    return (u.mT * scale[..., None, :]) @ v.mT
 
 
 def _pivots(a: Node) -> tuple[Any, Any] | None:
@@ -304,35 +302,33 @@ def _pivots(a: Node) -> tuple[Any, Any] | None:
     return nodes.diagonal(factors, axis1=-2, axis2=-1), nodes.where(odd, -one, one)
 
 
-def _det(node: Operation, a: Node) -> Node | None:
+def _det(node: Operation, a: Node) -> Made:
     found = _pivots(a)
     return None if found is None else found[1] * nodes.prod(found[0], axis=-1)
 
 
-def _slogdet(node: Operation, a: Node) -> Node | None:
+def _slogdet(node: Operation, a: Node) -> Made:
     found = _pivots(a)
     if found is None:
         return None
     pivots, sign = found
-    made: Node = nodes.stack(
+    return nodes.stack(
         [sign * nodes.prod(nodes.sign(pivots), axis=-1), nodes.sum(nodes.log(nodes.abs(pivots)), axis=-1)],
         axis=-1,
     )
-    return made
 
 
-def _qr(node: Operation, a: Any) -> Node | None:
+def _qr(node: Operation, a: Any) -> Made:
     if not lapack.is_there(a.dtype, "geqrf", "orgqr"):
         return None
     k = min(a.shape[-2:])
     triangle, factors, _ = results(lapack.triangulation(a.mT))
     reflections: Any = triangle
     q = results(lapack.orthogonal(reflections[..., :k, :], factors))[0]
-    made: Node = nodes.concatenate((q, nodes.triu(reflections.mT[..., :k, :])), axis=-1)
-    return made
+    return nodes.concatenate((q, nodes.triu(reflections.mT[..., :k, :])), axis=-1)
 
 
-def _eigh(node: Operation, a: Any) -> Node | None:
+def _eigh(node: Operation, a: Any) -> Made:
     """The eigenvalues, and below them the vectors, if these are wanted as well."""
     if not lapack.is_there(a.dtype, "syevd"):
         return None
@@ -350,21 +346,20 @@ def _singular_values(name: str, a: Any, vectors: bool = True) -> Sequence[Any] |
     return _kept(values, _sound(fault, f"{name}: {NO_SINGULAR_VALUES}")), *others
 
 
-def _svd(node: Operation, a: Any) -> Node | None:
+def _svd(node: Operation, a: Any) -> Made:
     found = _singular_values("svd", a)
     if found is None:
         return None
     values, u, v = found
-    made: Node = nodes.concatenate((u.mT, values[..., None, :], v), axis=-2)
-    return made
+    return nodes.concatenate((u.mT, values[..., None, :], v), axis=-2)
 
 
-def _svdvals(node: Operation, a: Any) -> Node | None:
+def _svdvals(node: Operation, a: Any) -> Made:
     found = _singular_values("svdvals", a, vectors=False)
     return None if found is None else found[0]
 
 
-def _expm(node: Operation, a: Any) -> Node | None:
+def _expm(node: Operation, a: Any) -> Made:
     """As the operator's reference does it, in a loop that squares as often as the largest matrix was halved."""
     below, above, halvings = pade_quotient(a)
     start = _solved("expm", below, above)
@@ -376,7 +371,7 @@ def _expm(node: Operation, a: Any) -> Node | None:
     return results(unbounded(halvings, _ZERO, start, condition=condition, body=body, consts=1))[1]
 
 
-def _expm_along(node: Operation, a: Any, direction: Any) -> Node | None:
+def _expm_along(node: Operation, a: Any, direction: Any) -> Made:
     n = a.shape[-1]
     made: Any = _expm(node, blocks(a, direction, nodes.zeros_like(a), a))
     return None if made is None else made[..., :n, n:]

@@ -58,7 +58,7 @@ def plan_memory(
     steps: Sequence[Step],
     elsewhere: Iterable[Buffer],
     apart: int,
-    bound: Mapping[Buffer, View] | None = None,
+    bound: Mapping[Buffer, View],
 ) -> MemoryPlan:
     """Give each buffer that is not ``elsewhere`` a place; buffers alive at the same moment never overlap.
 
@@ -67,7 +67,6 @@ def plan_memory(
     What only the kernels of one row group use, each row by itself, needs no place for all rows: every chunk writes and
     reads its own in the scratch memory of its thread, which stays in the cache from one chunk to the next.
     """
-    bound = bound or {}
     nested = list(every_step(steps))
     outside = {*elsewhere, *bound}
     groups = [group for step, _ in nested if isinstance(step, Region) for group in step.groups]
