@@ -123,31 +123,31 @@ def _subtract(node: Operation) -> Node | None:
     return None
 
 
-def _multiply(node: Operation) -> Node | None:
+def _by_one(node: Operation) -> Node | None:
+    """Of a product or quotient by 1 or -1."""
     x, y = node.inputs
     value = scalar(y)
     if _is(value, 1):
         return x
-    if _is(value, -1):
-        return negative(x)
+    return negative(x) if _is(value, -1) else None
+
+
+def _multiply(node: Operation) -> Node | None:
+    x, y = node.inputs
+    value = scalar(y)
     if y.dtype.kind in "iu" and _is(value, 0):
         return y
     if value is not None and x.dtype.kind == "f" and value > 1 and _has_exact_reciprocal(value):
-        scaled = _scaled(x, float(value))
-        return _signs(node) if scaled is None else scaled
-    return _signs(node)
+        return _scaled(x, float(value))
+    return None
 
 
 def _divide(node: Operation) -> Node | None:
     x, y = node.inputs
     value = scalar(y)
-    if _is(value, 1):
-        return x
-    if _is(value, -1):
-        return negative(x)
     if value is not None and _has_exact_reciprocal(value):
         return multiply(x, filled(1 / value, y))
-    return _signs(node)
+    return None
 
 
 def _has_exact_reciprocal(value: np.ndarray) -> bool:
@@ -280,8 +280,8 @@ def _keeps(source: np.dtype, target: np.dtype) -> bool:
 _RULES: dict[str, tuple[Rule, ...]] = {
     "add": (_constant_second, _add),
     "subtract": (_subtract,),
-    "multiply": (_constant_second, _multiply),
-    "divide": (_divide,),
+    "multiply": (_constant_second, _by_one, _multiply, _signs),
+    "divide": (_by_one, _divide, _signs),
     "negative": (_negative,),
     "absolute": (_absolute,),
     "power": (_power,),
