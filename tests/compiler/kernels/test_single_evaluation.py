@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.kernels.single_evaluation import evaluated_twice, has_varying_sum
+from pullback.compiler.kernels.single_evaluation import evaluated_twice
 from pullback.errors import LoopError
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store, fused
 from pullback.loops.checker import check_kernel
@@ -111,8 +111,6 @@ def test_what_is_the_same_for_a_row_may_be_used_by_all_its_loops() -> None:
         ),
     )
     assert evaluated_twice([kernel]) is None
-    assert not has_varying_sum(kernel, {i})
-    assert has_varying_sum(kernels(i, j, Axis("k", 5), stored=True), {i})
 
 
 def test_extremes_and_counts_may_be_evaluated_again() -> None:

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from pullback.compiler.kernels.canonicalise import shared_rows
 from pullback.compiler.kernels.order import Users
-from pullback.compiler.kernels.single_evaluation import evaluated_twice, has_varying_sum
+from pullback.compiler.kernels.single_evaluation import evaluated_twice
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.cost import (
     FEWEST_UNROLLED_VECTORS,
@@ -247,10 +247,7 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
         product = find_contraction(merged)
         if product is None or _idles(product, target):
             return None
-    sums_inside = any(has_varying_sum(kernel, kernel.axes[:shared]) for kernel in (producer, consumer))
-    if sums_inside and evaluated_twice([merged]) is not None:
-        return None
-    return merged
+    return merged if evaluated_twice([merged]) is None else None
 
 
 def _sums_columns(kernel: Kernel, target: Processor) -> bool:

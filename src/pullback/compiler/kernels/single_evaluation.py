@@ -19,26 +19,15 @@ from collections.abc import Collection, Iterable, Iterator
 from pullback.loops import Affine, Axis, Expression, Kernel, Reduce, walk
 from pullback.loops.kernel import itself
 
-__all__ = ["evaluated_twice", "has_varying_sum", "order_matters"]
+__all__ = ["evaluated_twice"]
 
 InnerLoop = tuple[Axis, ...] | Reduce
 """A loop inside a kernel's own: the inner axes of a store, or a reduction."""
 
 
-def order_matters(expression: Expression) -> bool:
+def _order_matters(reduce: Reduce) -> bool:
     """Whether the value's last bits depend on the order in which it is computed."""
-    return (
-        isinstance(expression, Reduce)
-        and expression.kind in ("add", "multiply")
-        and expression.dtype.kind not in "biu"
-    )
-
-
-def has_varying_sum(kernel: Kernel, fixed: Collection[Axis]) -> bool:
-    """Whether the kernel evaluates a sum whose order matters inside loops other than those over ``fixed``."""
-    roots = (root for store in kernel.stores for root in store.roots())
-    varying = walk(*roots, enter=lambda e: not e.axes.issubset(fixed))
-    return any(order_matters(e) and not e.axes.issubset(fixed) for e in varying)
+    return reduce.kind in ("add", "multiply") and reduce.dtype.kind not in "biu"
 
 
 def _loops_around(kernel: Kernel, wanted: Collection[Expression]) -> Iterator[tuple[Expression, InnerLoop]]:
@@ -68,8 +57,8 @@ def evaluated_twice(kernels: Iterable[Kernel]) -> Expression | None:
     """
     known: dict[object, tuple[Kernel, object]] = {}
     for kernel in kernels:
-        sums = {e for e in kernel.expressions() if order_matters(e)}
-        for expression, loop in _loops_around(kernel, sums):
+        sums = set(filter(_order_matters, kernel.reductions))
+        for expression, loop in _loops_around(kernel, sums) if sums else ():
             place = (kernel, loop if isinstance(loop, tuple) else id(loop))
             if known.setdefault(_shape_of(expression, kernel), place) != place:
                 return expression
