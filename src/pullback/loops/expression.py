@@ -362,10 +362,9 @@ def _literal_operand(expression: Expression, function: str) -> int | None:
     return None
 
 
-def load_at(buffer: Buffer, index: Sequence[Index], guard: Expression | None = None) -> Load:
+def load_at(buffer: Buffer, index: Sequence[Index]) -> Load:
     """The element of ``buffer`` at a full index."""
-    affine, dynamic = linear(zip(index, row_major(buffer.shape)))
-    return Load(buffer, affine, dynamic, guard)
+    return Load(buffer, *linear(zip(index, row_major(buffer.shape))))
 
 
 def walk(

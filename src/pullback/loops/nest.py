@@ -165,9 +165,9 @@ def strips_of(extent: int, size: int, even: bool = False) -> Strips:
     return tuple((length, count) for length, count in pairs if length and count)
 
 
-def level_of(axis: Axis, kind: Kind = Kind.SERIAL, size: int = 1, even: bool = False) -> Level:
+def level_of(axis: Axis, kind: Kind = Kind.SERIAL, size: int = 1) -> Level:
     """A loop over ``axis`` in strips of ``size``."""
-    return Level(axis, kind, strips_of(axis.extent, size, even))
+    return Level(axis, kind, strips_of(axis.extent, size))
 
 
 def levels_over(axes: Sequence[Axis], most: int = 0) -> list[Level]:
