@@ -107,15 +107,7 @@ def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
     if len(kernel.stores) != 1:
         return False
     (store,) = kernel.stores
-    value = store.value
-    return (
-        isinstance(value, Load)
-        and store.buffer is result
-        and value.buffer is argument
-        and value.offset == store.offset
-        and value.is_plain
-        and store.is_plain
-    )
+    return store.buffer is result and store.is_plain and store.value is Load(argument, store.offset)
 
 
 def _before(program: Users, aliased: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:

@@ -138,15 +138,11 @@ def _sweep_together(short: Kernel, long: Kernel, axes: dict[Axis, Affine]) -> bo
         return False
     sums = [reduce for reduce in short.reductions if [axis.extent for axis in reduce.over] == [row]]
     return any(
-        isinstance(other, Load)
-        and other.buffer is load.buffer
-        and other.offset == load.offset.replace({**axes, long.axes[-1]: Affine.of(reduce.over[0])})
-        and not other.dynamic
+        load.moved({**axes, long.axes[-1]: Affine.of(reduce.over[0])}) in walk(reduce.body)
         for load in long.loads()
         if load.buffer.nbytes >= LEAST_SWEEP and load.buffer.size == turns_of(long.axes)
-        if load.offset.goes_through(long.axes) and not load.dynamic
+        if load.offset.goes_through(long.axes) and load.is_plain
         for reduce in sums
-        for other in walk(reduce.body)
     )
 
 

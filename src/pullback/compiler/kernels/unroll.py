@@ -319,15 +319,10 @@ def _merged(first: _Written, second: _Written) -> _Written | None:
     if axes is None:
         return None
     two = two.over(one.axes, axes)
-    stored = {(store.buffer, store.offset): store.value for store in one.stores}
-    made, values = set(one.writes()), dict[Load, Expression]()
-    for load in two.loads():
-        if load.buffer in made:
-            value = stored.get((load.buffer, load.offset)) if load.is_plain else None
-            if value is None:
-                return None
-            values[load] = value
-    merged = one.with_stores((*one.stores, *two.with_loads(values).stores))
+    made, stored = one.writes(), {Load(store.buffer, store.offset): store.value for store in one.stores}
+    if any(load.buffer in made and load not in stored for load in two.loads()):
+        return None
+    merged = one.with_stores((*one.stores, *two.with_loads(stored).stores))
     if merged.functions > MOST_JOINED_FUNCTIONS or _depth(merged) > DEEPEST_VALUE:
         return None
     return _Written(merged, (*first.parts, *second.parts), first.now + second.now)

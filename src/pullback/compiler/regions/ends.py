@@ -302,8 +302,7 @@ class _Facts:
         return (
             row == (row[0], 1)
             and row[0].extent == self.capacity
-            and isinstance(place, Position)
-            and place.index == Affine.of(row[0])
+            and place is Position(Affine.of(row[0]))
             and isinstance(limit, Load)
             and limit.is_plain
             and self._view(limit.buffer).after(limit.offset.constant) == View(self.size)
