@@ -36,7 +36,6 @@ __all__ = [
     "readers_of",
     "rebuilt",
     "remade",
-    "same",
     "scalar",
     "sliced",
     "uses",
@@ -90,7 +89,7 @@ class GraphPass:
 
 def with_outputs(graph: Graph, outputs: tuple[Node, ...]) -> Graph:
     """``graph`` with other outputs: itself if they are the same."""
-    return graph if same(outputs, graph.outputs) else Graph(graph.inputs, outputs)
+    return graph if _same(outputs, graph.outputs) else Graph(graph.inputs, outputs)
 
 
 def rebuilt(graph: Graph, rebuild: Callable[[Operation, tuple[Node, ...]], Node | None]) -> Graph:
@@ -116,7 +115,7 @@ def remade(
     return rebuilt(graph, rebuild)
 
 
-def same(nodes: Sequence[Node], others: Sequence[Node]) -> bool:
+def _same(nodes: Sequence[Node], others: Sequence[Node]) -> bool:
     """Whether two lists hold the same nodes (``==`` would compare them elementwise)."""
     return all(map(is_, nodes, others))
 
@@ -159,7 +158,7 @@ class Rewriter:
     def _operation(self, node: Operation) -> Node:
         # The walk is from the inputs, so this recurses only into what a rule has just made.
         inputs = tuple([self.visit(child) for child in node.inputs])
-        if not same(inputs, node.inputs):
+        if not _same(inputs, node.inputs):
             node = apply(node.operator, inputs, node.attributes)
         return self._ruled(node, self.rules_for(node.operator))
 

@@ -39,7 +39,6 @@ from pullback.compiler.passes.rewriting import (
     filled,
     inner,
     ranges_of,
-    same,
     scalar,
     sliced,
 )
@@ -221,7 +220,7 @@ def _slice_of_concatenate(joined: Operation, ranges: list[Range]) -> Node | None
             own = max(begin, position) - position, min(end, after) - position, 1
             touched.append(sliced(piece, range(piece.ndim), {axis: own}) if step == 1 else piece)
         position = after
-    if not touched or (len(touched) == len(joined.inputs) and same(touched, joined.inputs)):
+    if not touched:
         return None
     rest = touched[0] if len(touched) == 1 else concatenate(*touched, axis=axis)
     first = begin if step == 1 else first
@@ -314,10 +313,7 @@ def _concatenate(node: Operation) -> Node | None:
     pieces = _neighbours_joined([piece for whole in node.inputs for piece in _pieces(whole, axis)], axis)
     if len(pieces) == 1:
         return pieces[0]
-    if not pieces:
-        return node.inputs[0]
-    unchanged = len(pieces) == len(node.inputs) and same(pieces, node.inputs)
-    return None if unchanged else concatenate(*pieces, axis=axis)
+    return concatenate(*pieces, axis=axis) if pieces else node.inputs[0]
 
 
 def _pieces(node: Node, axis: int) -> Sequence[Node]:
