@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial, reduce
 
 import numpy as np
@@ -22,7 +22,7 @@ from pullback.compiler.codegen.types import (
 )
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.schedules.columns import in_blocks
-from pullback.loops import Buffer, Expression, Load, Store
+from pullback.loops import Buffer, Load, Store
 from pullback.loops.arithmetic import conditions
 
 __all__ = ["emit_load", "emit_store", "store_mixed"]
@@ -34,29 +34,21 @@ def emit_load(values: Values, load: Load) -> list[str]:
     """What is read: one scalar, or the vectors of the group."""
     if not values.is_vector(load):
         return [_load_scalar(values, load)]
-    lane_axis = values.current_group.axis
-    if load in values.columns and values.columns[load][0].lane is lane_axis:
+    axis, count = values.current_group.axis, values.current_group.vectors
+    if load in values.columns and values.columns[load][0].lane is axis:
         return _column(values, load)
-    varying = [e for e, _ in load.dynamic if lane_axis in e.axes]
-    step = load.offset.coefficient(lane_axis)
-    fixed = [(e, stride) for e, stride in load.dynamic if lane_axis not in e.axes]
-    start = values.element(load.buffer, load.offset, _indices(values, fixed))
-    count = values.current_group.vectors
-    together = not varying and step == 1
+    fixed = [(e, stride) for e, stride in load.dynamic if axis not in e.axes]
+    start = values.element(load.buffer, load.offset, fixed)
+    together = len(fixed) == len(load.dynamic) and load.offset.coefficient(axis) == 1
     picks = [None if together else _picks(values, load, k) for k in range(count)]
     if None not in picks:
         return [_picked(values, load, start, offsets) for offsets in picks if offsets is not None]
     guards = [None] * count if load.guard is None else values.vectors(load.guard)
-    guard = _common_guard(values, load) if together else None
-    found = []
-    for k in range(count):
-        guarded = guards[k]
-        mask = values.mask(k) if guarded is None else values.existing(guarded, k)
-        if together:
-            found.append(_load_vector(values, load.buffer, start, k, mask, guard))
-        else:
-            found.append(_gather(values, load, start, step, k, mask))
-    return found
+    masks = (values.mask(k) if g is None else values.existing(g, k) for k, g in enumerate(guards))
+    if not together:
+        return [_gather(values, load, start, k, mask) for k, mask in enumerate(masks)]
+    guard = _common_guard(values, load)
+    return [_load_vector(values, load.buffer, start, k, mask, guard) for k, mask in enumerate(masks)]
 
 
 def _column(values: Values, load: Load) -> list[str]:
@@ -85,13 +77,8 @@ def _column(values: Values, load: Load) -> list[str]:
     return found[load]
 
 
-def _indices(values: Values, dynamic: Iterable[tuple[Expression, int]]) -> list[tuple[str, int]]:
-    """Computed indices as ``i64`` scalars, with their strides."""
-    return [(values.convert_index(index)[0], stride) for index, stride in dynamic]
-
-
 def _load_scalar(values: Values, load: Load) -> str:
-    offset = values.element(load.buffer, load.offset, _indices(values, load.dynamic))
+    offset = values.element(load.buffer, load.offset, load.dynamic)
     kind, dtype = memory_type(load.dtype), load.dtype
     guard = None if load.guard is None else values.emit(load.guard)[0]
     address = _there(values, guard, values.address(load.buffer, offset), kind)
@@ -205,9 +192,9 @@ def _common_guard(values: Values, load: Load) -> str | None:
     return reduce(lambda a, b: values.f.value(f"and i1 {a}, {b}"), found) if found else None
 
 
-def _gather(values: Values, load: Load, start: str, step: int, vector: int, mask: str | None) -> str:
+def _gather(values: Values, load: Load, start: str, vector: int, mask: str | None) -> str:
     """Lanes that do not lie side by side."""
-    lanes = values.current_group.lanes
+    lanes, step = values.current_group.lanes, load.offset.coefficient(values.current_group.axis)
     indices = values.lane_positions(start, step, vector)
     kind64 = vector_of("i64", lanes)
     for expression, stride in load.dynamic:
@@ -231,15 +218,15 @@ def _gather(values: Values, load: Load, start: str, step: int, vector: int, mask
 
 def emit_store(values: Values, store: Store) -> None:
     """Write the value; along the lanes where the group's axis moves the target."""
-    group, buffer, indices = values.group, store.buffer, _indices(values, store.dynamic)
+    group, buffer = values.group, store.buffer
     step = 0 if group is None else store.offset.coefficient(group.axis)
     if group is None or not (values.is_vector(store.value) or step):
         scalar = values.emit(store.value)[0]
-        address = values.at(buffer, store.offset, indices)
+        address = values.at(buffer, store.offset, store.dynamic)
         write_element(values.f, address, scalar, buffer.dtype)
         return
     found = values.vectors(store.value)
-    start = values.element(buffer, store.offset, indices)
+    start = values.element(buffer, store.offset, store.dynamic)
     for k, vector in enumerate(found):
         if step == 1:
             _store_lanes(values, buffer, start, k * group.lanes, vector, group.present(k))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pullback.compiler.codegen.columns import mixed
 from pullback.compiler.codegen.types import bytes_of, first_lanes, mangled, vector_of
 from pullback.compiler.llvm.function import Function
 
@@ -112,22 +113,12 @@ def _pieces(
 
 
 def _transposed_pieces(f: Function, rows: Sequence[str], kind: str, lanes: int) -> list[str]:
-    """The columns of squares that lie side by side: each row is interleaved with the one half the square below it."""
-    piece, vector = len(rows), vector_of(kind, lanes)
-    halves = [
-        [
-            start + half + k + other
-            for start in range(0, lanes, piece)
-            for k in range(piece // 2)
-            for other in (0, lanes)
-        ]
-        for half in (0, piece // 2)
-    ]
-    current = list(rows)
-    for _ in range(piece.bit_length() - 1):
-        current = [
-            f.shuffled(vector, current[k], current[k + piece // 2], half)
-            for k in range(piece // 2)
-            for half in halves
-        ]
-    return current
+    """The columns of squares that lie side by side, each as wide as there are rows."""
+    piece = len(rows)
+    squares = range(0, lanes, piece)
+
+    def mix(a: str, b: str, places: Sequence[int]) -> str:
+        picks = [start + (k if k < piece else k - piece + lanes) for start in squares for k in places]
+        return f.shuffled(vector_of(kind, lanes), a, b, picks)
+
+    return mixed(rows, piece, mix)

@@ -20,7 +20,7 @@ from pullback.compiler.codegen.vectormath import ACCURACY
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, UNROLLED
-from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, row_major, walk
+from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, element, walk
 from pullback.loops.nest import Kind, Level, levels_over
 
 __all__ = ["accumulate", "emit_contraction", "run_epilogue"]
@@ -166,13 +166,10 @@ def _looped_epilogue(values: Values, product: Contraction, tile: TileTurns, sums
     for position, value in enumerate(sums):
         f.do(f"store {kind} {value}, ptr {f.ahead(copy, kind, str(position))}")
     turns = {axis: Axis(axis.name, count) for axis, count in tile.items() if count > 1}
-    steps = row_major([turn.extent for turn in turns.values()])
-    first = Affine.total(
-        Affine.of(turn) * (step * group.vectors) for turn, step in zip(turns.values(), steps)
-    )
+    first = element(map(Affine.of, turns.values()), [turn.extent for turn in turns.values()])
 
     def row(_: TileTurns, __: list[str]) -> None:
-        start = f.ahead(copy, kind, values.offset(first))
+        start = f.ahead(copy, kind, values.offset(first * group.vectors))
         found = [f.value(f"load {kind}, ptr {f.ahead(start, kind, v)}") for v in range(group.vectors)]
         places = {axis: values.offset(Affine.of(axis) + Affine.of(turn)) for axis, turn in turns.items()}
         with values.standing({axis: Place(place) for axis, place in places.items()}):

@@ -138,34 +138,25 @@ class _Transform:
         ordered = count == x.beside and (kind in ("fft", "ifft") or (half and count == 1))
         begins, ends = (ordered and kind != other for other in ("irfft", "rfft"))
         last, other = (y, spaces[0]) if ends else spaces[:2]
-        source = x if begins else self._before(plan, last, other)
+        targets = (last, other) if len(plan.radices) % 2 else (other, last)
+        source = x if begins else other if plan.convolves else targets[1]
+        scales = not (half and kind == "rfft")
         if kind == "irfft":
             (self._join_spectrum if half else self._mirror_spectrum)(x, source, plan)
         elif kind == "rfft" and not begins:
             self._join_rows(x, source, plan.length, 1 + half)
         elif not begins:
             self._copy(x, source, n)
-        self._transform(plan, source, last, other, spaces[2], scales=not (half and kind == "rfft"))
+        if plan.convolves:
+            self._convolve(plan, source, last, spaces[2], scales)
+        else:
+            self._passes(plan, source, targets, scales)
         if kind == "rfft" and half:
             self._part_spectrum(last, y, plan)
         elif kind == "irfft" and not ends:
             self._part_rows(last, y, plan.length, 1 + half)
         elif not ends:
             self._copy(last, y, n // 2 + 1 if kind == "rfft" else n)
-
-    def _before(self, plan: Plan, last: _Columns, other: _Columns) -> _Columns:
-        """Which of the two a transform may begin from that ends at ``last``."""
-        return other if plan.convolves or len(plan.radices) % 2 else last
-
-    def _transform(
-        self, plan: Plan, source: _Columns, last: _Columns, other: _Columns, spare: _Columns, scales: bool
-    ) -> None:
-        """Passes that write to ``other`` and ``last`` in turns, or a convolution in ``spare`` memory."""
-        if plan.convolves:
-            self._convolve(plan, source, last, spare, scales)
-        else:
-            targets = (last, other) if len(plan.radices) % 2 else (other, last)
-            self._passes(plan, source, targets, scales)
 
     # -- Passes
 

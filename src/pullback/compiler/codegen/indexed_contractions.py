@@ -121,8 +121,7 @@ class _Part:
             new = list[str]()
             for r in each_place(values, rows):
                 (x,) = values.emit(self.sums.left)
-                dynamic = [(values.convert_index(index)[0], stride) for index, stride in right.dynamic]
-                address = values.at(right.buffer, fixed, dynamic)
+                address = values.at(right.buffer, fixed, right.dynamic)
                 new += self._added(x, address, current[r * vectors : (r + 1) * vectors])
             return new
 

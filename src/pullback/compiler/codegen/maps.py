@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -31,7 +31,10 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: ChunkT
         group = LaneGroup.over(row, row.extent, values.lanes, whole=True)
         with values.lane_group(group, Place(None, 0)):
             values.hoist(roots, kernel.axes[-1:], lanes=row)
-            nest(levels[-1:], lambda tile, _: write_stores(values, kernel.stores), inner)
+            emit_nest(values, levels[-1:], each, ends=ends, hoisted=(roots, inner))
+
+    def each(tile: TileTurns, _: list[str]) -> None:
+        write_stores(values, kernel.stores)
 
     def body(tile: TileTurns, _: list[str]) -> None:
         if schedule.columns:
@@ -42,17 +45,13 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: ChunkT
             emit_stores(values, axes, [s for s in stores if s not in late], schedule.beside if axes else ())
         emit_stores(values, (), late)
 
-    def nest(
-        levels: Sequence[Level], body: Callable[[TileTurns, list[str]], None], inside: set[Axis]
-    ) -> None:
-        emit_nest(values, levels, body, ends=ends, hoisted=(roots, inside))
-
     values.columns, values.together = schedule.columns, schedule.together
     with values.scope():
         if row is None:
-            nest(levels, body, inner)
+            emit_nest(values, levels, body, ends=ends, hoisted=(roots, inner))
         else:
-            nest(levels[:-1], rows, {*inner, *kernel.axes[-1:]})
+            within = {*inner, *kernel.axes[-1:]}
+            emit_nest(values, levels[:-1], rows, ends=ends, hoisted=(roots, within))
 
 
 def emit_stores(

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
 from pullback.compiler.codegen.contractions import accumulate, run_epilogue
-from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest
 from pullback.compiler.codegen.prefetch import Wanted, lies_far, wanted_by, wanted_rows
 from pullback.compiler.codegen.types import memory_type, vector_of
@@ -109,6 +108,8 @@ class _Block:
         row = Affine.of(self.axis) * (packing.panels * packing.width)
         self.waiting = Load(Buffer("waiting", dtype, ()), row + Affine.of(product.columns))
         """Where a tile's sums of a panel are between rounds."""
+        wait = Store(self.waiting.buffer, self.waiting.offset, product.accumulator)
+        self.unfinished = replace(product, stores=(wait,))
         self.following = self.f.value(f"add i64 {first_panel}, {packing.panels}")
         """The first panel of the next block of columns."""
 
@@ -235,12 +236,11 @@ class _Block:
         """One register tile over one panel; between rounds its sums wait in memory."""
         values, packing, columns = self.values, self.packing, self.product.columns
         group, at = LaneGroup.over(columns, panel.columns, packing.lanes), Place(panel.column)
-        vectors = group.vectors
         with values.lane_group(group, at):
             wanted = self._wanted(turn, tile[self.axis], panel)
         # In a panel there are zeros beyond the operand's end.
         with values.lane_group(replace(group, tail=0), Place(None)):
-            sums = ["zeroinitializer"] * (tile[self.axis] * vectors)
+            sums = ["zeroinitializer"] * (tile[self.axis] * group.vectors)
             if not (turn.first and turn.last):
                 values.pointers = {**values.pointers, self.waiting.buffer: self._waiting(panel)}
             if not turn.first or turn.ahead is not None:
@@ -257,11 +257,7 @@ class _Block:
                     sums = accumulate(values, replace(pair, right=packed), tile, sums, wanted)
                 wanted = []
             if not turn.last:
-                for row in each_place(values, tile):
-                    values.bind(self.product.accumulator, sums[row * vectors :][:vectors])
-                    write_stores(
-                        values, [Store(self.waiting.buffer, self.waiting.offset, self.product.accumulator)]
-                    )
+                run_epilogue(values, self.unfinished, tile, sums)
                 return
         for size in panel.sizes:
             group = LaneGroup.over(columns, size, packing.lanes)

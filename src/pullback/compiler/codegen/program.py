@@ -72,11 +72,6 @@ class Emitted:
         return self.module.text()
 
 
-Calls = Sequence[tuple[Job, str]]
-"""The jobs of a chunk with the functions to call, ``""`` where a kernel is written out."""
-
-Functions = Mapping[Group, Calls]
-
 Guards = tuple[tuple[Choice[Step], int], ...]
 """Branches around a region, the outermost first."""
 
@@ -103,10 +98,8 @@ class _Emitter:
         """Those that may fail, with their failure codes."""
         self.calls: list[HostCall] = []
         self.regions = 0
-        self.loops: dict[Group, tuple[Counter, ...]] = {}
-        """The loops around each group whose number of turns is known, the outermost first."""
-        self.turning: set[str] = set()
-        """The functions of kernels that are told the turn."""
+        self.functions: dict[Job, str] = {}
+        """Those that are called for jobs; a kernel without one is written out."""
         self.ahead: dict[Job, Mapping[Buffer, int]] = {}
         """Of products the arrays whose rows behind their own they ask for, and how many bytes a row has."""
         self.last_use: dict[Buffer, int] = {}
@@ -154,8 +147,6 @@ class _Emitter:
             self.alike[likeness] = self.kernels[text]
             return self.kernels[text]
         self.kernels[text] = self.alike[likeness] = name
-        if told:
-            self.turning.add(name)
         self.characters += len(text)
         if self.characters >= PART_CHARACTERS:
             self.hand_over()
@@ -184,43 +175,31 @@ class _Emitter:
         serial = _in_turns(step)
         # What a loop around keeps for its next turn may be what nobody else reads.
         held = held_bases([step], self.bound, self.kept.keys()) if serial and not around else set[Buffer]()
-        functions: dict[Group, Calls] = {}
         for region, inside in every_region([step]):
-            known = (*around, *(each.counter for each in inside if isinstance(each, Loop)))
+            counted = (*around, *(each.counter for each in inside if isinstance(each, Loop)))
             for group in region.groups:
-                self.loops[group] = known if group.turns is None else (*known, group.turns)
-                functions[group] = self._functions(group, held)
-        _Writer(self, name, functions, held, around).write(step, serial, guards)
+                loops = counted if group.turns is None else (*counted, group.turns)
+                self.ahead.update(asked_ahead(group, self.kept, self.target))
+                for job in group.jobs:
+                    if not is_written_out(job, held, self.bound):
+                        sizes = [row * group.grain for row in self.ahead.get(job, {}).values()]
+                        self.functions[job] = self.kernel(job, _grains(group, job), loops, sizes)
+        _Writer(self, name, held, around).write(step, serial, guards)
         chunks = sum(group.chunks for group in step.groups) if isinstance(step, Region) else 1
-        written = {b for group in functions for job in group.jobs for b in job.kernel.writes()}
+        written = {buffer for job in every_job([step]) for buffer in job.kernel.writes()}
         writes = not self.overwriting.isdisjoint(written)
         callers = any(isinstance(each, HostCall) for each, _ in every_step([step]))
         return RegionSpec(name, chunks, writes, callers)
 
-    def _functions(self, group: Group, held: Set[Buffer]) -> Calls:
-        """The functions to call for a chunk of the group; none where a kernel is written out."""
-        loops = self.loops[group]
-        self.ahead.update(asked_ahead(group, self.kept, self.target))
-        calls: list[tuple[Job, str]] = []
-        for job in group.jobs:
-            name = ""
-            if not is_written_out(job, held, self.bound):
-                sizes = [row * group.grain for row in self.ahead.get(job, {}).values()]
-                name = self.kernel(job, _grains(group, job), loops, sizes)
-            calls.append((job, name))
-        return calls
-
 
 class _Writer:
-    """The function of a region being written: the functions to call, what is in registers, the turns of loops."""
+    """The function of a region being written: what is in registers, the turns of loops."""
 
-    def __init__(
-        self, program: _Emitter, name: str, functions: Functions, held: Set[Buffer], around: Sequence[Counter]
-    ) -> None:
-        self.program, self.name, self.functions = program, name, functions
+    def __init__(self, program: _Emitter, name: str, held: Set[Buffer], around: Sequence[Counter]) -> None:
+        self.program, self.name = program, name
         self.f = region_function(program.module, name)
         self.turns = _turns(self.f, around)
-        """The turn of each loop around what is being written."""
+        """The turn of each loop around what is being written, of the outermost first."""
         self.registers = Registers(self.f, program.target, held, program.bound, self._element)
         """What is in registers where a step is written that one thread runs from end to end."""
 
@@ -331,6 +310,7 @@ class _Writer:
             yield
             self.registers.turned(counter, steps)
             loop.carry(*(value for _, value in self.registers.carried(changed)))
+        del self.turns[counter]
         self.registers.take(changed, loop.results)
         if counter.trips % 2:
             self.registers.turned(counter, steps)
@@ -405,12 +385,11 @@ class _Writer:
 
     def _jobs(self, group: Group, rows: tuple[str, str] | None) -> None:
         """Calls for some rows of a group."""
-        for job, function in self.functions[group]:
-            if not function:
+        for job in group.jobs:
+            if job in self.program.functions:
+                self._call(job, rows if job.rows == group.rows else None)
+            else:
                 self._written_out(job)
-                continue
-            turn = self._turn(self.program.loops[group]) if function in self.program.turning else ""
-            self._call(function, job, rows if job.rows == group.rows else None, turn)
 
     def _dealt(self, order: Sequence[int]) -> str:
         """The number of a chunk among those of the groups."""
@@ -427,16 +406,17 @@ class _Writer:
         lying = [b for b in buffers_of(job.kernel) if registers.view(b).base not in registers.bases]
         registers.run(job, {buffer: self._pointer(buffer) for buffer in lying})
 
-    def _turn(self, loops: Sequence[Counter]) -> str:
-        """The turns of all loops as one number, by which those of earlier turns come first."""
+    def _turn(self) -> str:
+        """The turns of all loops around as one number, by which those of earlier turns come first."""
         number = "0"
-        for counter in loops:
+        for counter, turn in self.turns.items():
             number = self.f.value(f"mul i64 {number}, {counter.trips}")
-            number = self.f.value(f"add i64 {number}, {self.turns[counter]}")
+            number = self.f.value(f"add i64 {number}, {turn}")
         return number
 
-    def _call(self, function: str, job: Job, rows: tuple[str, str] | None, turn: str) -> None:
+    def _call(self, job: Job, rows: tuple[str, str] | None) -> None:
         f = self.f
+        told = [("i64", self._turn())] if job.kernel.has_checks and self.turns else []
         low, high = rows or ("0", str(job.parts))
         if rows and job.pitch > 1:
             low, high = (f.value(f"mul i64 {row}, {job.pitch}") for row in rows)
@@ -444,11 +424,10 @@ class _Writer:
         pointers = [("ptr", self._pointer(buffer, shifts[buffer], rows)) for buffer in buffers_of(job.kernel)]
         given = [("ptr", f["context"]), *pointers, ("i64", low), ("i64", high), ("ptr", f["scratch"])]
         given += [("ptr", self._behind(b, row, rows)) for b, row in self.program.ahead.get(job, {}).items()]
-        if turn:
-            given.append(("i64", turn))
+        given += told
         if job.ended is not None:
             given.append(("i64", self._number(View(job.ended.size))))
-        f.call("void", function, *given)
+        f.call("void", self.program.functions[job], *given)
 
     def _behind(self, buffer: Buffer, row: int, rows: tuple[str, str] | None) -> str:
         """Where the rows of a buffer, of so many bytes each, go on behind those of a chunk; there may be none."""
@@ -526,7 +505,7 @@ def _turns(f: Function, around: Sequence[Counter]) -> dict[Counter, str]:
     turns: dict[Counter, str] = {}
     rest = f["iteration"]
     for counter in reversed(around):
-        turns[counter] = f.value(f"urem i64 {rest}, {counter.trips}")
+        turns = {counter: f.value(f"urem i64 {rest}, {counter.trips}"), **turns}
         rest = f.value(f"udiv i64 {rest}, {counter.trips}")
     return turns
 

@@ -24,13 +24,13 @@ from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum, FirstExtremum
 from pullback.compiler.schedules.cost import FEWEST_LANES, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
-from pullback.loops import Affine, Axis, Load, Reduce, operands_of, turns_of
+from pullback.loops import Affine, Axis, Load, Reduce, element, operands_of, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over
 
-__all__ = ["SumsOfLoop", "across_rows", "emit_reduction", "horizontal", "neutral"]
+__all__ = ["SumsOfLoop", "across_rows", "emit_reduction"]
 
 
-def neutral(kind: str, dtype: np.dtype) -> float | int:
+def _neutral(kind: str, dtype: np.dtype) -> float | int:
     """The value that changes nothing."""
     if kind in ("add", "multiply"):
         return 0 if kind == "add" else 1
@@ -41,15 +41,6 @@ def neutral(kind: str, dtype: np.dtype) -> float | int:
         return 0 if lowest else 1
     information = np.iinfo(dtype)
     return int(information.min if lowest else information.max)
-
-
-def horizontal(values: Values, kind: str, vectors: Sequence[str], dtype: np.dtype, lanes: int) -> str:
-    """One scalar from the lanes of several vectors: vectors in pairs, then halves of the last one."""
-    value = pairwise(vectors, lambda a, b: values.elementwise(kind, (a, b), dtype, lanes))
-    while lanes > 1:
-        lanes //= 2
-        value = values.elementwise(kind, _halves(values, value, dtype, lanes), dtype, lanes)
-    return value
 
 
 def _halves(values: Values, vector: str, dtype: np.dtype, lanes: int) -> tuple[str, str]:
@@ -79,8 +70,8 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         return _accumulate(values, reduce, group.vectors, group.lanes)
     if across and not extreme_position:
         group = values.current_group
-        vectors = _masked(values, reduce, values.vectors(reduce.body))
-        result = horizontal(values, reduce.kind, vectors, reduce.dtype, group.lanes)
+        accumulators = _Accumulators(values, reduce, group.lanes)
+        result = accumulators.across(accumulators.vectors())
         if reduce.adds_floats and not group.tail:
             # No lane holds the +0 that a sum begins with.
             result = values.elementwise("add", (result, literal(reduce.dtype, 0)), reduce.dtype, 1)
@@ -179,7 +170,7 @@ class _Accumulators:
 
     def start(self, side: int) -> list[tuple[str, str]]:
         """The types and first values of what a loop carries that has ``side`` accumulators."""
-        empty = literal(self.dtype, neutral(self.kind, self.dtype), self.lanes)
+        empty = literal(self.dtype, _neutral(self.kind, self.dtype), self.lanes)
         return [(vector_of(scalar_type(self.dtype), self.lanes), empty)] * side
 
     def taken(self, carried: Sequence[str], terms: Sequence[Any]) -> list[str]:
@@ -192,8 +183,13 @@ class _Accumulators:
         return [pairwise(carried, self._added) for carried in states]
 
     def across(self, carried: Sequence[str]) -> str:
-        """All lanes of all accumulators in one."""
-        return horizontal(self.values, self.kind, self.found([carried]), self.dtype, self.lanes)
+        """All lanes of all accumulators in one: vectors in pairs, then halves of the last one."""
+        (value,), lanes = self.found([carried]), self.lanes
+        while lanes > 1:
+            lanes //= 2
+            halves = _halves(self.values, value, self.dtype, lanes)
+            value = self.values.elementwise(self.kind, halves, self.dtype, lanes)
+        return value
 
     def _added(self, total: str, term: str | tuple[str, str]) -> str:
         if isinstance(term, tuple):
@@ -224,7 +220,7 @@ class _Search(_Accumulators):
     def __init__(self, values: Values, reduce: Reduce, lanes: int) -> None:
         super().__init__(values, reduce, lanes)
         self.chains, self.dtype = 1, reduce.body.dtype
-        self.least = neutral(reduce.kind, self.dtype)
+        self.least = _neutral(reduce.kind, self.dtype)
         rectified = operands_of(reduce.body, "relu") if self.kind == "argmax" else ()
         self.is_rectified = bool(rectified)
         if rectified:
@@ -233,9 +229,7 @@ class _Search(_Accumulators):
         # Positions are as wide as the values, so that a comparison's mask selects both without being converted.
         wide = self.dtype.itemsize == 8 or turns_of(reduce.over) >= 2**31
         self.index_dtype = np.dtype(np.int64 if wide else np.int32)
-        self.turn, step = Affine(), 1
-        for axis in reversed(reduce.over):
-            self.turn, step = self.turn + Affine.of(axis) * step, step * axis.extent
+        self.turn = element(map(Affine.of, reduce.over), [axis.extent for axis in reduce.over])
 
     def _first(self, lanes: int) -> FirstExtremum:
         return FirstExtremum(self.values.f, self.kind == "argmax", self.dtype, self.index_dtype, lanes)
@@ -338,7 +332,7 @@ def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
     if mask is None:
         return vectors
     kind = vector_of(scalar_type(dtype), lanes)
-    empty = literal(dtype, neutral(reduce.kind, dtype), lanes)
+    empty = literal(dtype, _neutral(reduce.kind, dtype), lanes)
     # LLVM takes 0 / 0 in lanes that were not read for 0, and would leave the selection out.
     value = fenced(values.f, scalar_type(dtype), lanes, vectors[last])
     kept = values.f.value(f"select {vector_of('i1', lanes)} {mask}, {kind} {value}, {kind} {empty}")

@@ -21,7 +21,7 @@ they are (``_row_of``). Where no index is certain to, all updates are those of o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.schedules.cost import MOST_COMPARED
 from pullback.compiler.schedules.scatter import ScatterSchedule
-from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major, turns_of
+from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, turns_of
 from pullback.loops.nest import Kind, level_of, levels_over
 
 __all__ = ["emit_scatter"]
@@ -81,12 +81,12 @@ class _Search:
         self.selector, self.dtype = _narrowed(selector, scatter.owners)
         self.before, self.axes = list(scatter.positions[:-1]), scatter.positions[-1:]
         self.axis, self.index = self.axes[0], self.selector
-        joined = Axis("position", turns_of(scatter.positions))
-        if _in_order(self.selector, scatter.positions):
-            assert isinstance(self.selector, Load)
-            start = self.selector.offset.without(scatter.positions)
-            self.before, self.axes, self.axis = [], scatter.positions, joined
-            self.index = Load(self.selector.buffer, start + Affine.of(joined))
+        places = self.selector if isinstance(self.selector, Load) and self.selector.is_plain else None
+        if places is not None and places.offset.goes_through(scatter.positions):
+            self.before, self.axes = [], scatter.positions
+            self.axis = Axis("position", turns_of(scatter.positions))
+            start = places.offset.without(scatter.positions)
+            self.index = Load(places.buffer, start + Affine.of(self.axis))
         wide = np.dtype(np.int64)
         self.low = convert(values.f, low, wide, self.dtype, 1)
         count = values.f.value(f"sub i64 {high}, {low}")
@@ -160,14 +160,6 @@ class _Search:
                 bits = f.value(f"shl i64 {bits}, {k * lanes}")
             total = bits if not k else f.value(f"or i64 {total}, {bits}")
         return total
-
-
-def _in_order(selector: Expression, positions: Sequence[Axis]) -> bool:
-    """Whether the index of each position follows that of the position before in memory."""
-    if not isinstance(selector, Load) or not selector.is_plain:
-        return False
-    steps = [selector.offset.coefficient(axis) for axis in positions]
-    return steps == list(row_major([axis.extent for axis in positions]))
 
 
 def _narrowed(selector: Expression, rows: int) -> tuple[Expression, np.dtype]:

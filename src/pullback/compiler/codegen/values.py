@@ -310,25 +310,26 @@ class Values:
 
     # ------------------------------------------------------------------ addresses
 
-    def offset(self, index: Affine, dynamic: Sequence[tuple[str, int]] = ()) -> str:
-        """The value of an index, in elements, at the first lane of the group."""
+    def offset(self, index: Affine, dynamic: Iterable[tuple[Expression, int]] = ()) -> str:
+        """The value of an index, in elements, at the first lane of the group; computed indices have strides."""
         constant = index.constant
+        computed = [(self.convert_index(each)[0], stride) for each, stride in dynamic]
         parts: list[str] = []
         for axis, coefficient in index.terms:
             place = self.places[axis]
             constant += place.constant * coefficient
             if place.value is not None:
                 parts.append(self._times(place.value, coefficient))
-        parts += [self._times(value, stride) for value, stride in dynamic]
+        parts += [self._times(value, stride) for value, stride in computed]
         if constant or not parts:
             parts.append(str(constant))
         return reduce(lambda a, b: self.f.pure(f"add i64 {a}, {b}"), parts)
 
-    def element(self, buffer: Buffer, index: Affine, dynamic: Sequence[tuple[str, int]] = ()) -> str:
+    def element(self, buffer: Buffer, index: Affine, dynamic: Iterable[tuple[Expression, int]] = ()) -> str:
         """The offset of an element from the buffer's pointer, which may already be some elements into it."""
         return self.offset(index + -self.shifts.get(buffer, 0), dynamic)
 
-    def at(self, buffer: Buffer, index: Affine, dynamic: Sequence[tuple[str, int]] = ()) -> str:
+    def at(self, buffer: Buffer, index: Affine, dynamic: Iterable[tuple[Expression, int]] = ()) -> str:
         """The address of an element."""
         return self.address(buffer, self.element(buffer, index, dynamic))
 

@@ -132,7 +132,6 @@ class Function:
         self._block = "entry"
         self._known: dict[str, str] = {}
         """Values of the block that is being written, by their instruction."""
-        self._returned = False
 
     def __getitem__(self, parameter: str) -> str:
         """The value of a parameter by its name."""
@@ -297,15 +296,11 @@ class Function:
         self.label(after)
 
     def returns(self, value: str = "") -> None:
-        """End the function with ``value``, or with nothing for ``void``."""
+        """Leave the function with ``value``, or with nothing for ``void``."""
         self.do(f"ret {self._result} {value}".rstrip())
-        self.ends()
-
-    def ends(self) -> None:
-        """All ways through the function have been left."""
-        self._returned = True
 
     def text(self) -> str:
         """The function as LLVM assembly; a ``void`` function returns at its end by itself."""
-        tail = [] if self._returned else ["  ret void"]
+        is_left = self._lines[-1:] and self._lines[-1].startswith(("  ret ", "  br "))
+        tail = [] if is_left else ["  ret void"]
         return "\n".join([f"{self._head} {{", "entry:", *self._reserved, *self._lines, *tail, "}"])

@@ -176,8 +176,6 @@ class _Writer:
         self.statements(self.function.body)
         if self.known is not None and self.result != "void":
             raise ValueError(f"{self.function.name}: ends without a result")
-        if self.known is None:
-            self.f.ends()
 
     # Control flow.
 
@@ -244,8 +242,7 @@ class _Writer:
             case ast.Expr(ast.Call() as call):
                 self.called(call)
             case ast.Return(value):
-                result = "" if value is None else self.convert(self.value(value), self.result).text
-                self.f.do(f"ret {self.unit.llvm(self.result)} {result}".rstrip())
+                self.f.returns("" if value is None else self.convert(self.value(value), self.result).text)
                 self.known = None
             case ast.Assign([ast.Tuple(targets)], ast.Call() as call):
                 for target, part in zip(targets, self.exchange(call)):
@@ -374,14 +371,9 @@ class _Writer:
 
     def decided(self, condition: ast.expr) -> _Value:
         """A condition as a value."""
-        yes, no, after = self.join(), self.join(), self.join()
-        self.branch(condition, yes, no)
-        for join, text in ((yes, "true"), (no, "false")):
-            self.open(join)
-            if self.known is not None:
-                self.known = {**self.known, "": _Value("i1", text)}
-            self.go(after)
-        self.open(after)
+        target = ast.Name("", ast.Store())
+        yes, no = ([ast.Assign([target], ast.Constant(truth))] for truth in (True, False))
+        self.statement(ast.If(condition, [*yes], [*no]))
         assert self.known is not None
         return self.known.pop("")
 

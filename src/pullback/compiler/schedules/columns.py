@@ -40,11 +40,8 @@ def blocks_of_rows(kernel: Kernel, lane: Axis, lanes: int) -> Columns:
         block = _block_of(load, lane, lanes)
         if block is not None:
             found.setdefault(block, []).append(load)
-    known: dict[Load, tuple[RowBlock, tuple[Load, ...]]] = {}
-    for block, loads in found.items():
-        if 2 * len(loads) > block.width:
-            known.update((load, (block, tuple(loads))) for load in loads)
-    return known
+    most = {block: tuple(loads) for block, loads in found.items() if 2 * len(loads) > block.width}
+    return {load: (block, loads) for block, loads in most.items() for load in loads}
 
 
 def in_blocks(step: int, lanes: int) -> bool:

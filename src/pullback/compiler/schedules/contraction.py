@@ -145,8 +145,6 @@ def _leaves(expression: Expression) -> list[Expression]:
 
 def _accumulation(kernel: Kernel, found: Sequence[Reduce]) -> Expression | None:
     """The sum that all contractions are terms of, if they and the partial sums around them are used nowhere else."""
-    if len(found) == 1:
-        return found[0]
     wanted = set(found)
     for root in kernel.expressions():
         terms = _leaves(root)
@@ -154,7 +152,7 @@ def _accumulation(kernel: Kernel, found: Sequence[Reduce]) -> Expression | None:
             break
     else:
         return None
-    inner = wanted.union(e for e in walk(root) if e is not root and not wanted.isdisjoint(_leaves(e)))
+    inner = {e for e in walk(root) if e is not root and not wanted.isdisjoint(_leaves(e))}
     outside = [e for e in kernel.expressions() if e not in inner and e is not root]
     used = {store.value for store in kernel.stores}.union(*(e.operands for e in outside))
     return root if inner.isdisjoint(used) else None

@@ -121,9 +121,7 @@ def _by_columns(product: Contraction, target: Processor) -> bool:
     Then what a group reads of a large right operand stays close by; the left one, which all groups read, must lie
     along the summed axis.
     """
-    outer = {axis for pair in product.pairs for axis in pair.left.axes & pair.right.axes} - {
-        axis for pair in product.pairs for axis in pair.depth
-    }
+    outer = [a for a in product.rows if any(a in pair.left.axes & pair.right.axes for pair in product.pairs)]
     along = all(pair.left.offset.coefficient(pair.depth[-1]) == 1 for pair in product.pairs)
     return along and _bytes_read([pair.right for pair in product.pairs], outer) > target.tile_bytes
 

@@ -102,17 +102,15 @@ def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
     if any(store.accumulate and not store.offset.coefficient(axis) for store in kernel.stores):
         return None  # all lanes would be for the same element
     along = against = 0
-    for expression in kernel.expressions():
-        if not isinstance(expression, Reduce):
-            continue
-        if is_transposed(expression, axis, target):
-            if comes_by_itself(expression, target):
+    for reduce in kernel.reductions:
+        if is_transposed(reduce, axis, target):
+            if comes_by_itself(reduce, target):
                 return None
             continue
-        last = expression.over[-1]
-        full = last.extent >= target.lanes(expression.body.dtype.itemsize)
+        last = reduce.over[-1]
+        full = last.extent >= target.lanes(reduce.body.dtype.itemsize)
         longer = full and 2 * last.extent > axis.extent
-        for load in walk(expression.body):
+        for load in walk(reduce.body):
             if isinstance(load, Load) and {axis, last} <= load.axes:
                 step = load.offset.coefficient(axis)
                 if step == 1:

@@ -202,15 +202,13 @@ def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...
     rounds: list[list[Segment]] = [[]]
     used = 0
     for number, pair in enumerate(pairs):
-        extent, start = pair.depth[0].extent, 0
-        parts = -(-extent // limit)
-        step = -(-extent // parts)
-        while start < extent:
+        extent = pair.depth[0].extent
+        step = -(-extent // -(-extent // limit))
+        for start in range(0, extent, step):
             stop = min(extent, start + step)
             if used + stop - start > limit and rounds[-1]:
                 rounds.append([])
                 used = 0
             rounds[-1].append(Segment(number, start, stop, used))
             used += stop - start
-            start = stop
     return tuple(tuple(segments) for segments in rounds)

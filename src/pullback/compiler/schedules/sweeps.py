@@ -47,16 +47,14 @@ def _sums(kernel: Kernel) -> dict[Reduce, int]:
     Those as deep as each other do not wait for each other.
     """
     roots = [root for store in kernel.stores for root in store.roots()]
-    usual = set(usual_parts(*roots))
+    usual, own = set(usual_parts(*roots)), {*kernel.axes[-1:]}
     depth: dict[Expression, int] = {}
-    for e in walk(*roots):
+    for e in kernel.expressions():
         depth[e] = max((depth[operand] for operand in e.operands), default=0) + isinstance(e, Reduce)
-    own = {*kernel.axes[-1:]}
     return {
         e: depth[e]
-        for e in depth
-        if isinstance(e, Reduce)
-        and e in usual
+        for e in kernel.reductions
+        if e in usual
         and e.kind not in ("argmax", "argmin")
         and len(e.over) == 1
         and e.over[0].extent >= FEWEST_LANES

@@ -42,11 +42,8 @@ def find_transposed(kernel: Kernel, lanes: int) -> TransposedCopy | None:
     slow, fast = kernel.axes[-2:]
     if load.dtype.kind != "f" or load.offset.coefficient(slow) != 1 or store.offset.coefficient(fast) != 1:
         return None
-    if (
-        load.offset.coefficient(fast) < 2
-        or store.offset.coefficient(slow) < 2
-        or min(slow.extent, fast.extent) < FEWEST_LANES
-    ):
+    apart = min(load.offset.coefficient(fast), store.offset.coefficient(slow))
+    if apart < 2 or min(slow.extent, fast.extent) < FEWEST_LANES:
         return None
     nest = parallelise(nest_of(kernel), kernel.axes[0])
     for axis in (slow, fast):

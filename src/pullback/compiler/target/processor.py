@@ -226,12 +226,8 @@ def _granted_cores(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/s
         names = ["cpu.max"] if not controllers else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
         for top in tops:
             folder = top / path.strip("/")
-            for place in (folder, *folder.parents):
-                quota = _quota([place / name for name in names])
-                if quota is not None:
-                    found.append(quota)
-                if place == top:
-                    break
+            places = [place for place in (folder, *folder.parents) if place.is_relative_to(top)]
+            found += filter(None, (_quota([place / name for name in names]) for place in places))
     return max(1, math.ceil(min(found))) if found else None
 
 
