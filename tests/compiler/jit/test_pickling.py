@@ -50,7 +50,7 @@ def test_functions_and_their_settings(way, called):
     assert settings(x, power=2) is not None
     with pytest.raises(pb.errors.RetraceError):
         settings(x, power=3)
-    assert settings.memory == 1_000_000
+    assert settings.settings.memory == 1_000_000
     sized = way(pb.jit(scaled, shapes={"x": ("batch",)}))
     assert [sized(np.ones(n)).sum() for n in (5, 6)] == [10, 12] and sized.traces == 1
 

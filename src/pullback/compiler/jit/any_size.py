@@ -14,7 +14,6 @@ from pullback.compiler.jit.named import (
     NamedCall,
     NamedShapes,
     Slices,
-    capacity,
     cut,
     padded,
     sizes_known,
@@ -26,7 +25,7 @@ from pullback.compiler.legalise.padded import with_capacity
 from pullback.compiler.programs.executable import Requested
 from pullback.compiler.runtime.arguments import conform
 from pullback.compiler.runtime.program import Program
-from pullback.graph import Type
+from pullback.graph import Type, Variable
 from pullback.graph.named import NamedSize
 from pullback.tracing.trees import Structure
 
@@ -95,9 +94,8 @@ class Sized(NamedTuple):
 
     def again(self) -> Requested:
         """What is to be compiled, traced anew: for decisions that a trace is made with."""
-        extents = tuple(map(capacity, self.call.sizes))
-        traced = self.owner.trace(self.structure, self.call)
-        return self.owner.made(self.call, extents, *traced).requested
+        traced = self.owner.trace(self.structure, self.call.for_any_size())
+        return _instance_of(self.call.within_capacity(), *traced).requested
 
 
 class AnySize:
@@ -106,10 +104,10 @@ class AnySize:
     def __init__(self, request: Request, shapes: Mapping[str, Sequence[Any]]) -> None:
         self.shapes = NamedShapes(request.function, shapes)
         self._request = request
-        self._traced: dict[Any, tuple[Requested, list[NamedSize]]] = {}
-        self._instances: dict[Any, Instance] = {}
-        self.sized = cache(self._sized)
         self._noted = False
+        self.sized = cache(self._sized)
+        self._traced = cache(self.trace)
+        self._instance = cache(self._for_capacity)
 
     def _sized(self, structure: Structure, types: tuple[Type, ...]) -> Sized | None:
         """How a program for any size is called here; None where these sizes have one of their own.
@@ -120,42 +118,32 @@ class AnySize:
         call = self.shapes.call(structure, types)
         if not call.names:
             return None
-        extents = tuple(map(capacity, call.sizes))
-        key = structure, call.leaves, call.with_extents(extents)
-        known = self._instances.get(key)
-        traced, sizes = self._for_all(structure, call)
-        if known is None:
-            known = self._instances[key] = self.made(call, extents, traced, sizes)
-        if min(call.sizes) < known.least:
+        instance = self._instance(structure, call.within_capacity())
+        if min(call.sizes) < instance.least:
             return None
+        traced, sizes = self._traced(structure, call.for_any_size())
         here = self._request(structure, types)
         unlike = unlike_at(traced.graph, sizes, call.sizes, here.graph)
-        if unlike is not None or here != traced._replace(graph=here.graph):
+        if unlike is not None or (here.out_structure, here.offered) != (traced.out_structure, traced.offered):
             note_one_size(self._request.name, call.names, call.sizes, unlike, warn=not self._noted)
             self._noted = True
             return None
-        return Sized(self, structure, known, call)
+        return Sized(self, structure, instance, call)
 
-    def made(
-        self, call: NamedCall, extents: Sequence[int], traced: Requested, sizes: list[NamedSize]
-    ) -> Instance:
-        """The instance of a trace for some extents."""
-        # In a run the padding of what is donated is what the step before has left there.
-        zeroed = [k not in traced.offered.values() for k in range(len(traced.graph.inputs))]
-        instance = with_capacity(traced.graph, sizes, extents, zeroed)
-        requested = traced._replace(graph=instance.graph)
-        slices = slices_of(traced.graph, sizes)
-        return Instance(call.with_extents(extents), requested, slices, instance.least)
-
-    def _for_all(self, structure: Structure, call: NamedCall) -> tuple[Requested, list[NamedSize]]:
-        """The function traced for every size."""
-        key = structure, call.leaves, call.with_extents((0,) * len(call.sizes))
-        if key not in self._traced:
-            self._traced[key] = self.trace(structure, call)
-        return self._traced[key]
+    def _for_capacity(self, structure: Structure, call: NamedCall) -> Instance:
+        return _instance_of(call, *self._traced(structure, call.for_any_size()))
 
     def trace(self, structure: Structure, call: NamedCall) -> tuple[Requested, list[NamedSize]]:
-        """The function traced for stand-ins of the sizes, and these."""
-        sizes = call.stand_ins()
+        """The function traced for a call with stand-ins, and these."""
+        weak = Type(np.dtype(np.int64), (), True)
+        sizes = [NamedSize(name, size, Variable(weak, name)) for name, size in zip(call.names, call.sizes)]
         with sizes_known(sizes):
-            return self._request(structure, call.with_extents([size.stand_in for size in sizes])), sizes
+            return self._request(structure, call.types), sizes
+
+
+def _instance_of(call: NamedCall, traced: Requested, sizes: Sequence[NamedSize]) -> Instance:
+    """The instance of a trace for the sizes of ``call``, which are capacities."""
+    # In a run the padding of what is donated is what the step before has left there.
+    zeroed = [k not in traced.offered.values() for k in range(len(traced.graph.inputs))]
+    graph, least = with_capacity(traced.graph, sizes, call.sizes, zeroed)
+    return Instance(call.types, traced._replace(graph=graph), slices_of(traced.graph, sizes), least)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -20,7 +21,7 @@ from pullback.compiler.jit.parameters import (
     most_traces,
     named_arguments,
 )
-from pullback.compiler.jit.request import ClosesOver, Request
+from pullback.compiler.jit.request import ClosesOver, Request, Settings
 from pullback.compiler.jit.retraces import note_retrace
 from pullback.compiler.jit.specialised import Latest, Specialised
 from pullback.compiler.programs.budget import budget_bytes, within
@@ -63,45 +64,16 @@ class Compiled(_CalledAtOnce[P, R]):
     It is called by compiled code that knows the latest programs. What these do not take as it is goes to ``_call``.
     """
 
-    def __init__(
-        self,
-        function: Callable[P, R],
-        donate_argnums: int | Iterable[int] = (),
-        static_argnums: int | Iterable[int] = (),
-        watch: int | None = None,
-        memory: int | str | None = None,
-        check_nan: bool = False,
-        static_argnames: str | Iterable[str] = (),
-        max_traces: int | None = None,
-        flush_subnormals: bool = False,
-        shapes: Mapping[str, Sequence[Any]] | None = None,
-    ) -> None:
-        check_function("jit", function)
+    def __init__(self, function: Callable[P, R], settings: Settings) -> None:
         self.function = function
-        self.flush_subnormals = flush_subnormals
-        self.check_nan = check_nan
-        self.max_traces = most_traces(max_traces)
-        self.memory = None if memory is None else budget_bytes(memory)
-        positional = count_positional(function, donate_argnums, static_argnums)
-        donated = argument_numbers("donate_argnums", donate_argnums, positional)
-        self.static_argnames, named = named_arguments(function, static_argnames)
-        self.static_argnums = tuple(
-            dict.fromkeys([*argument_numbers("static_argnums", static_argnums, positional), *named])
-        )
-        both = sorted({*donated} & {*self.static_argnums})
-        if both:
-            raise DonationError(
-                f"jit: argument {both[0]} is static and donated; a static value is part of the program and has "
-                "no memory to give: leave it out of donate_argnums or of static_argnums"
-            )
+        self.settings = settings
         self.__name__ = getattr(function, "__name__", "function")
         self.__qualname__ = getattr(function, "__qualname__", self.__name__)
         self.__module__ = getattr(function, "__module__", __name__)
-        self._requested = Request(function, self.__name__, donated, watch)
-        self._shapes = shapes
-        self._any_size = None if shapes is None else AnySize(self._requested, shapes)
+        self._requested = Request(function, self.__name__, settings)
+        self._any_size = None if settings.shapes is None else AnySize(self._requested, settings.shapes)
         self._programs: dict[Any, Specialised] = {}
-        self._inside = Inside(function, check_nan, flush_subnormals)
+        self._inside = Inside(function, settings)
         self._transformed: dict[Any, Compiled[..., Any]] = {}
         self._calls = Latest("pullback_entry", self._call)
         self._runs: dict[Any, Latest] = {}
@@ -138,18 +110,7 @@ class Compiled(_CalledAtOnce[P, R]):
             named = getattr(named, name, None)
         if named is self:
             return self.__qualname__
-        settings = (
-            self._requested.donate_argnums,
-            self.static_argnums,
-            self._requested.watch,
-            self.memory,
-            self.check_nan,
-            self.static_argnames,
-            self.max_traces,
-            self.flush_subnormals,
-            self._shapes,
-        )
-        return type(self), (self.function, *settings)
+        return type(self), (self.function, self.settings)
 
     def __transformed__(
         self,
@@ -163,7 +124,7 @@ class Compiled(_CalledAtOnce[P, R]):
         ``None`` where axes have names, which may be others then, where static arguments have no numbers any more, and
         for settings that cannot be compared.
         """
-        static = self.static_argnums or self.static_argnames
+        static = self.settings.static_argnums or self.settings.static_argnames
         if self._any_size is not None or (static and not same_arguments):
             return None
         key = transformation, settings, tuple(sorted(named.items()))
@@ -172,15 +133,8 @@ class Compiled(_CalledAtOnce[P, R]):
         except TypeError:
             return None
         if found is None:
-            found = Compiled(
-                transformation(self.function, *settings, **named),
-                static_argnums=self.static_argnums,
-                static_argnames=self.static_argnames,
-                memory=self.memory,
-                check_nan=self.check_nan,
-                max_traces=self.max_traces,
-                flush_subnormals=self.flush_subnormals,
-            )
+            undonated = replace(self.settings, donate_argnums=(), watch=None)
+            found = Compiled(transformation(self.function, *settings, **named), undonated)
             for old in list(self._transformed)[: 1 - MOST_DERIVED]:
                 self._transformed.pop(old, None)
             self._transformed[key, kind_of(key)] = found
@@ -207,7 +161,7 @@ class Compiled(_CalledAtOnce[P, R]):
             return self.function(*arguments, **keywords)
         leaves, structure = flatten(self._marked(arguments, keywords))
         if any(isinstance(leaf, Node) for leaf in leaves):
-            if is_whole() or self.memory is not None or self._any_size is not None:
+            if is_whole() or self.settings.memory is not None or self._any_size is not None:
                 return self.function(*arguments, **keywords)
             return self._inside.call(leaves, structure, self._note)
         try:
@@ -216,7 +170,7 @@ class Compiled(_CalledAtOnce[P, R]):
             if self._any_size is not None:
                 raise
             return closure.traced.evaluate(leaves)
-        if self.check_nan or self._any_size is not None:
+        if self.settings.check_nan or self._any_size is not None:
             return self._run(special, leaves, sized)
         fast = self._calls.including(special.signature(None))
         if not is_anywhere():
@@ -247,7 +201,7 @@ class Compiled(_CalledAtOnce[P, R]):
         hashable = type(sliced_argnums) in (int, tuple) and not is_apart()
         runs = self._runs.get(sliced_argnums) if hashable else None
         if runs is not None:
-            outcome = runs.function(tuple(arguments), steps)
+            outcome = runs.function(*arguments, steps)
             if outcome is not NotImplemented:
                 return outcome
         outcome, signature = self._run_steps(arguments, steps, sliced_argnums)
@@ -276,10 +230,10 @@ class Compiled(_CalledAtOnce[P, R]):
             types.append(kind.with_shape(kind.shape[1:]) if cut else kind)
         special, sized = self._fitting(tuple(types), structure)
         program = special.executable.program
-        if not special.carried:
+        if special.requested.uncarried:
             raise TreeError(
                 "run_steps: the donated arguments must be the first results, in the same order and structure; "
-                + self._requested.uncarried(structure, special.types, special.out_structure, program.results)
+                + special.requested.uncarried
             )
         sliced_leaves = frozenset(k for k, cut in enumerate(slices) if cut)
         if sized is None:
@@ -287,7 +241,7 @@ class Compiled(_CalledAtOnce[P, R]):
         else:
             final, done = sized.run(program, arrays, steps, sliced_leaves)
         signature = special.signature(sliced_leaves) if sized is None else None
-        return (special.out_structure.unflatten(final), done), signature
+        return (special.requested.out_structure.unflatten(final), done), signature
 
     @shows_users_frames
     def inspect(self, *arguments: Any, **keywords: Any) -> Report:
@@ -311,10 +265,10 @@ class Compiled(_CalledAtOnce[P, R]):
         """The results, where Python has something to do for them; with ``check_nan`` unless there is NaN among them."""
         program = special.executable.program
         before = list(leaves)
-        if self.check_nan:
+        if self.settings.check_nan:
             before = program.with_copies(leaves)
         results = program(*leaves) if sized is None else sized.run(program, leaves)[0]
-        if self.check_nan and any(map(has_nan, results)):
+        if self.settings.check_nan and any(map(has_nan, results)):
             types = special.types if sized is None else sized.call.types
             with without_segments():
                 graph = self._requested(special.structure, types).graph
@@ -346,7 +300,7 @@ class Compiled(_CalledAtOnce[P, R]):
         -0.721606
         """
         return self.c_function(
-            *[np.float64(1)] * least_positional(self.function, self.static_argnums)
+            *[np.float64(1)] * least_positional(self.function, self.settings.static_argnums)
         ).address
 
     @shows_users_frames
@@ -384,7 +338,7 @@ class Compiled(_CalledAtOnce[P, R]):
     def _marked(
         self, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        numbers, names = self.static_argnums, self.static_argnames
+        numbers, names = self.settings.static_argnums, self.settings.static_argnames
         if numbers:
             arguments = [Static(a) if k in numbers else a for k, a in enumerate(arguments)]
         if names:
@@ -417,29 +371,28 @@ class Compiled(_CalledAtOnce[P, R]):
         """Say why the function is compiled for these types, unless it has been, alone or within a transformation."""
         if (structure, types) not in self._programs and (structure, types) not in self._inside.known:
             known = [*((each.structure, each.types) for each in self._programs.values()), *self._inside.known]
-            note_retrace(self.__name__, list(dict.fromkeys(known)), structure, types, self.max_traces)
+            note_retrace(
+                self.__name__, list(dict.fromkeys(known)), structure, types, self.settings.max_traces
+            )
 
     def _compile(self, structure: Structure, types: tuple[Type, ...], sized: Sized | None) -> Specialised:
         def request() -> Requested:
             return self._requested(structure, types) if sized is None else sized.again()
 
-        if self.memory is None:
+        if self.settings.memory is None:
             made, levels = request() if sized is None else sized.instance.requested, None
         else:
             given = sum(type.nbytes for type in types)
-            made, levels = within(self.memory, request, self.__name__, given)
-        graph, offered = made.graph, made.offered
-        watched = self._requested.watched(made.out_structure, graph.outputs)
+            made, levels = within(self.settings.memory, request, self.__name__, given)
         executable = make_executable(
-            graph,
-            offered,
-            watched,
+            made.graph,
+            made.offered,
+            made.watched,
             levels,
-            flush_subnormals=self.flush_subnormals,
+            flush_subnormals=self.settings.flush_subnormals,
             names=leaf_names(self.function, structure),
         )
-        scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
-        return Specialised(structure, types, made.out_structure, executable, scalars, made.carried)
+        return Specialised(structure, types, made, executable)
 
 
 def jit(
@@ -519,15 +472,26 @@ def jit(
     >>> [centred(np.ones((n, 2))).shape for n in (5, 6, 7)], centred.traces
     ([(5, 2), (6, 2), (7, 2)], 1)
     """
-    return Compiled(
-        function,
-        donate_argnums,
-        static_argnums,
-        watch,
-        memory,
-        check_nan,
-        static_argnames,
-        max_traces,
-        flush_subnormals,
-        shapes,
+    check_function("jit", function)
+    positional = count_positional(function, donate_argnums, static_argnums)
+    donated = argument_numbers("donate_argnums", donate_argnums, positional)
+    names, named = named_arguments(function, static_argnames)
+    static = dict.fromkeys([*argument_numbers("static_argnums", static_argnums, positional), *named])
+    both = sorted({*donated} & {*static})
+    if both:
+        raise DonationError(
+            f"jit: argument {both[0]} is static and donated; a static value is part of the program and has "
+            "no memory to give: leave it out of donate_argnums or of static_argnums"
+        )
+    settings = Settings(
+        donate_argnums=donated,
+        static_argnums=tuple(static),
+        static_argnames=names,
+        watch=watch,
+        memory=None if memory is None else budget_bytes(memory),
+        check_nan=check_nan,
+        max_traces=most_traces(max_traces),
+        flush_subnormals=flush_subnormals,
+        shapes=shapes,
     )
+    return Compiled(function, settings)

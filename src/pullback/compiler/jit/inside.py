@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.jit.request import traced_once
+from pullback.compiler.jit.request import Settings, traced_once
 from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.programs.nans import explain_nan, has_nan
 from pullback.control.compiled import Body, Run, applied_compiled
@@ -35,8 +35,7 @@ class Inside:
     """The graphs of a compiled function that stand for its calls within transformations."""
 
     function: Callable[..., Any]
-    check_nan: bool
-    flush_subnormals: bool
+    settings: Settings
     known: dict[tuple[Structure, tuple[Type, ...]], tuple[Body, Structure]] = field(default_factory=dict)
     """By structures and types of arguments the graph, and the structure of its results."""
     known_apart: dict[tuple[Structure, tuple[Type, ...]], tuple[Body, Structure]] = field(
@@ -67,8 +66,8 @@ class Inside:
 
     def _compile(self, graph: Graph) -> Run:
         """The graph compiled by the settings of ``jit``."""
-        program = make_executable(graph, {}, flush_subnormals=self.flush_subnormals).program
-        if not self.check_nan:
+        program = make_executable(graph, {}, flush_subnormals=self.settings.flush_subnormals).program
+        if not self.settings.check_nan:
             return program
 
         def checked(*arrays: np.ndarray) -> Sequence[np.ndarray]:

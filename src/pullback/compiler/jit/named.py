@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 
 from pullback.compiler.jit.parameters import leaf_names, parameters_of
 from pullback.errors import NamedAxisError, TracingError
-from pullback.graph import Graph, Node, Type, Variable
+from pullback.graph import Graph, Node, Type
 from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
 from pullback.graph.values import mode
 from pullback.numpy.arrays import to_users
@@ -63,7 +63,6 @@ _NUMPYS_WORDS = (
     ),
 )
 """What NumPy says of sizes that are no integers, and what that means to a function that is traced for any size."""
-_INT = np.dtype(np.int64)
 _NUMPYS_OWN = str(Path(np.__file__).parent)
 
 Places = tuple[tuple[int, int], ...]
@@ -88,8 +87,16 @@ class NamedCall(NamedTuple):
     """Of each leaf its named axes."""
     types: tuple[Type, ...]
 
-    def with_extents(self, extents: Sequence[int]) -> tuple[Type, ...]:
-        """The types of the leaves with other extents in place of the sizes."""
+    def within_capacity(self) -> NamedCall:
+        """The same with capacities for the sizes."""
+        return self._with(map(capacity, self.sizes))
+
+    def for_any_size(self) -> NamedCall:
+        """The same with stand-ins for the sizes."""
+        return self._with(STAND_INS[: len(self.names)])
+
+    def _with(self, sizes: Iterable[int]) -> NamedCall:
+        extents = tuple(sizes)
 
         def made(type: Type, places: Places) -> Type:
             shape = list(type.shape)
@@ -97,12 +104,7 @@ class NamedCall(NamedTuple):
                 shape[axis] = extents[which]
             return type.with_shape(tuple(shape)) if places else type
 
-        return tuple(map(made, self.types, self.leaves))
-
-    def stand_ins(self) -> list[NamedSize]:
-        """A stand-in for each size."""
-        weak = Type(_INT, (), True)
-        return [NamedSize(name, STAND_INS[k], Variable(weak, name)) for k, name in enumerate(self.names)]
+        return self._replace(sizes=extents, types=tuple(map(made, self.types, self.leaves)))
 
 
 class NamedShapes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,28 @@ from pullback.compiler.jit.draws import without_draws
 from pullback.compiler.programs.executable import Requested
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Node, Type
-from pullback.graph.named import sizes_under_way
+from pullback.graph.named import sizes_under_way, with_names
 from pullback.tracing.trace import Traced, kept_for_all_calls, trace_flat
 from pullback.tracing.trees import Structure, difference, flatten
 
-__all__ = ["ClosesOver", "Request", "traced_once"]
+__all__ = ["ClosesOver", "Request", "Settings", "traced_once"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How ``jit`` compiles a function: what it was told beside it, checked."""
+
+    donate_argnums: tuple[int, ...]
+    static_argnums: tuple[int, ...]
+    """Those that have names in ``static_argnames`` included."""
+    static_argnames: frozenset[str]
+    watch: int | None
+    memory: int | None
+    """The budget in bytes."""
+    check_nan: bool
+    max_traces: int | None
+    flush_subnormals: bool
+    shapes: Mapping[str, Sequence[Any]] | None
 
 
 class ClosesOver(TracingError):
@@ -37,8 +54,7 @@ class Request:
 
     function: Callable[..., Any]
     name: str
-    donate_argnums: tuple[int, ...]
-    watch: int | None
+    settings: Settings
 
     def __call__(self, structure: Structure, types: tuple[Type, ...]) -> Requested:
         """The graph that the function is traced to, with what its results may take over."""
@@ -49,32 +65,32 @@ class Request:
             raise ClosesOver(
                 f"{self.name} uses {foreign[0]!r} of a trace around it; give it as an argument", traced
             )
-        graph = traced.graph
-        donated = [leaf for group, _ in self._donated(structure) for leaf in group]
+        graph, out_structure = traced.graph, traced.out_structure
         results = [node.type for node in graph.outputs]
-        carried = not self.uncarried(structure, types, traced.out_structure, results)
-        if carried:
-            return Requested(graph, traced.out_structure, dict(enumerate(donated)), carried)
+        uncarried = self._uncarried(structure, types, out_structure, results)
+        donated = [leaf for group, _ in self._donated(structure) for leaf in group]
         offered: dict[int, int] = {}
         for result, type in enumerate(results):
             match = next((a for a in donated if _fits(types[a], type)), None)
             if match is not None:
                 offered[result] = match
                 donated.remove(match)
-        return Requested(graph, traced.out_structure, offered, carried)
+        return Requested(
+            graph, out_structure, offered, uncarried, self._watched(out_structure, graph.outputs)
+        )
 
     def _donated(self, structure: Structure) -> list[tuple[list[int], Structure]]:
         """For each donated argument the numbers of its leaves, and its structure."""
         arguments, _ = _numbered(structure)
         found = []
-        for number in self.donate_argnums:
+        for number in self.settings.donate_argnums:
             if number >= len(arguments):
                 raise DonationError(f"{self.name}: argument {number} is donated, {len(arguments)} were given")
             leaves, part = flatten(arguments[number])
             found.append(([int(leaf) for leaf in leaves], part))
         return found
 
-    def uncarried(
+    def _uncarried(
         self,
         structure: Structure,
         types: Sequence[Type],
@@ -87,7 +103,7 @@ class Request:
         """
         out = _numbered(out_structure)
         heads = list(out) if type(out) is tuple else [out]
-        for number, (group, part), head in zip(self.donate_argnums, self._donated(structure), heads):
+        for number, (group, part), head in zip(self.settings.donate_argnums, self._donated(structure), heads):
             leaves, found = flatten(head)
             if not found.fits(part):
                 return (
@@ -97,21 +113,21 @@ class Request:
                 before, after = types[argument], results[int(result)]
                 if not _fits(before, after):
                     place = f" at {path}" if path else ""
-                    return f"argument {number}{place} is {before}, and comes back as {after}"
-        few = len(heads) < len(self.donate_argnums)
-        return f"{len(self.donate_argnums)} are donated, and {len(heads)} come back" if few else ""
+                    return with_names(f"argument {number}{place} is {before}, and comes back as {after}")
+        few = len(heads) < len(self.settings.donate_argnums)
+        return f"{len(self.settings.donate_argnums)} are donated, and {len(heads)} come back" if few else ""
 
-    def watched(self, out_structure: Structure, outputs: Sequence[Node]) -> int | None:
+    def _watched(self, out_structure: Structure, outputs: Sequence[Node]) -> int | None:
         """The number of the result that ``watch`` names, if any."""
-        if self.watch is None:
+        if self.settings.watch is None:
             return None
         out = _numbered(out_structure)
-        if not isinstance(out, tuple) or not 0 <= self.watch < len(out):
-            raise TreeError(f"{self.name}: watch={self.watch} is no element of the returned tuple")
-        leaf = out[self.watch]
+        if not isinstance(out, tuple) or not 0 <= self.settings.watch < len(out):
+            raise TreeError(f"{self.name}: watch={self.settings.watch} is no element of the returned tuple")
+        leaf = out[self.settings.watch]
         node = outputs[int(leaf)] if isinstance(leaf, float) else None
         if node is None or node.shape or node.dtype.kind != "f":
-            raise ShapeError(f"{self.name}: the watched result {self.watch} must be a scalar float")
+            raise ShapeError(f"{self.name}: the watched result {self.settings.watch} must be a scalar float")
         return int(leaf)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pullback.compiler.jit.calls import trees
-from pullback.compiler.programs.executable import Executable
+from pullback.compiler.programs.executable import Executable, Requested
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine
@@ -25,20 +26,24 @@ class Specialised:
 
     structure: Structure
     types: tuple[Type, ...]
-    out_structure: Structure
+    requested: Requested
     executable: Executable
-    scalars: tuple[int, ...]
-    """Results without axes: they are returned as NumPy's scalars."""
-    carried: bool
-    """Whether the donated arguments are, in order, the first results: what ``run_steps`` needs."""
     signatures: dict[frozenset[int] | None, Signature | None] = field(default_factory=dict)
     exported: list[CFunction] = field(default_factory=list)
     """The function that C calls, once somebody has asked for it."""
 
+    @cached_property
+    def scalars(self) -> tuple[int, ...]:
+        """Results without axes that take over no argument: they are returned as NumPy's scalars."""
+        results = self.executable.program.results
+        return tuple(
+            k for k, type in enumerate(results) if not type.shape and k not in self.requested.offered
+        )
+
     def signature(self, sliced: frozenset[int] | None) -> Signature | None:
         """How compiled code calls the program, once or (with ``sliced`` leaves) for a run of steps, if it can."""
         if sliced not in self.signatures:
-            found = trees(self.structure, self.out_structure)
+            found = trees(self.structure, self.requested.out_structure)
             weak = [type.weak for type in self.types]
             scalars = self.scalars if sliced is None else ()
             self.signatures[sliced] = (
@@ -52,7 +57,7 @@ class Specialised:
         leaves = list(results)
         for position in self.scalars:
             leaves[position] = leaves[position][()]
-        return self.out_structure.unflatten(leaves)
+        return self.requested.out_structure.unflatten(leaves)
 
 
 class Latest:

@@ -66,8 +66,10 @@ class Requested(NamedTuple):
     out_structure: Structure
     offered: dict[int, int]
     """Which argument each result may take over, by number."""
-    carried: bool
-    """Whether the donated arguments are, in order, the first results."""
+    uncarried: str
+    """Which donated argument does not come back as it was, in words; empty if all do, as the first results in order."""
+    watched: int | None
+    """The number of the result that ends a run of steps if it is not finite."""
 
 
 @dataclass(frozen=True)
