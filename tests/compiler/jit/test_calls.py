@@ -631,7 +631,7 @@ def test_runs_by_the_entry_are_those_by_python(steps):
         assert done == steps and losses.shape == (steps,) and losses.dtype == np.float32
         np.testing.assert_array_equal(losses, expected)
         same_tree(ours, theirs)
-    assert compiled._runs[2, 3].function((*ours, x, y, 0.5), steps) is not NotImplemented
+    assert compiled._runs[2, 3].function(*ours, x, y, 0.5, steps) is not NotImplemented
 
 
 def test_runs_of_other_lengths_and_structures():

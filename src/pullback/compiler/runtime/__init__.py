@@ -33,7 +33,7 @@ region is completed, no later region starts, and the call raises what ``Program`
 ``explain(Failure)`` returns. Of several failures in one region the one of the lowest position is
 kept (then the lowest code), so the report does not depend on threads. A check placed in a region
 before the updates leaves donated arguments as they were. The function that records is one of ``machine()``, which
-must be there before code with checks is loaded.
+must be there before code is loaded that calls what it has.
 
 **Calls of Python.** ``emit_host_call(f, number, addresses)`` calls ``calls[number]`` of the program with the address of
 a table of ``addresses``, in a ``RegionSpec`` of the ``callers``, which no other thread runs. If it raises, no later
@@ -45,7 +45,7 @@ region starts, and the call raises that exception.
     program = Program(code, arguments=[Type(np.dtype("float32"), (3,))], results=[Type(np.dtype("float32"), (3,))],
                       donated={}, regions=[RegionSpec("scale", 1)],
                       arena_bytes=0, scratch_bytes=0, constants=[], cost=100.0, saving=-200.0,
-                      watch_result=None, explain=None, calls=[])
+                      watch_result=None, calls=[])
     program(x)                      # a tuple of NumPy arrays; converts what it can, otherwise a clear error
     program.entry(x)                # the compiled function: a tuple, or NotImplemented: use program(...)
     signature = program.signature(trees)                # trees of arguments, for make_function(…, [signature], last)

@@ -80,15 +80,18 @@ class Cache:
         self.limit_bytes = limit_bytes
         self._stores = 0
 
-    def load(self, key: str | None, processor: Processor) -> Entry | None:
-        """The entry stored under ``key`` for this processor and these library versions, if it is whole."""
+    def load(self, key: str | None, processor: Processor | None) -> Entry | None:
+        """The entry stored under ``key`` for this processor and these library versions, if it is whole.
+
+        Without a processor it is for any, and any version of LLVM.
+        """
         with contextlib.suppress(OSError), self._opened() as folder:
             if key is not None and package_digest() is not None:
                 return folder.read(_digest(key, processor), self.limit_bytes)
         return None
 
     def store(
-        self, key: str | None, processor: Processor, object_bytes: bytes, metadata: Mapping[str, Any]
+        self, key: str | None, processor: Processor | None, object_bytes: bytes, metadata: Mapping[str, Any]
     ) -> None:
         """Keep an entry; without permission or space, or of a compiler edited meanwhile, nothing happens."""
         with contextlib.suppress(OSError), self._opened() as folder:
@@ -103,16 +106,12 @@ class Cache:
         machine = None if told() else machine_identity()
         if machine is None:
             return
-        with contextlib.suppress(OSError), self._opened() as folder:
-            package = package_digest()
-            if package is None:
-                return
-            digest = hashlib.sha256("\0".join((package, _llvm_files(), machine)).encode()).digest()
-            entry = folder.read(digest, self.limit_bytes)
-            if entry is not None:
-                tell(entry.metadata)
-            else:
-                self._write(folder, digest, b"", told_by_llvm())
+        key = f"what {_llvm_files()} says of {machine}"
+        entry = self.load(key, None)
+        if entry is not None:
+            tell(entry.metadata)
+        else:
+            self.store(key, None, b"", told_by_llvm())
 
     def _write(
         self, folder: _Folder, digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]
@@ -281,9 +280,9 @@ def _files(root: Path, suffixes: tuple[str, ...]) -> str:
     return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
 
 
-def _digest(key: str, processor: Processor) -> bytes:
-    versions = (package_digest() or "", llvm_version(), f"NumPy {np.__version__}", sys.platform)
-    text = "\0".join((*versions, processor.key, key))
+def _digest(key: str, processor: Processor | None) -> bytes:
+    made_for = () if processor is None else (llvm_version(), processor.key)
+    text = "\0".join((package_digest() or "", f"NumPy {np.__version__}", sys.platform, *made_for, key))
     return hashlib.sha256(text.encode()).digest()
 
 

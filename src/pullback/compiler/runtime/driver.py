@@ -105,16 +105,15 @@ def pullback_ask(context: Context, scratch: ptr):
 
 # Record that something is wrong with the values; of several failures that at the lowest position is kept.
 def pullback_failure(context: Context, code: i64, position: i64, value: i64):
-    locked = False
-    while not locked:
-        seen, locked = exchange(context.FAILURE_LOCK, 0, 1, acquire)
+    while pullback_take(address(context.FAILURE_LOCK)) != 0:
+        relax(0)
     known = context.FAILURE_CODE
     before = context.FAILURE_POSITION
     if known == 0 or position < before or (position == before and code < known):
         context.FAILURE_POSITION = position
         context.FAILURE_VALUE = value
         store(context.FAILURE_CODE, code, release)
-    store(context.FAILURE_LOCK, 0, release)
+    pullback_give(address(context.FAILURE_LOCK))
 
 def watched_is_finite(context: Context, step: i64) -> i1:
     slot = Slot(context + context.WATCH_SLOT)
@@ -126,27 +125,27 @@ def watched_is_finite(context: Context, step: i64) -> i1:
     return double - double == 0
 
 # After a step: count it, look at the watched result, and for signals if there are more steps to come.
-def after_step(context: Context, step: i64, steps: i64, flags: i64, caller: Caller) -> i64:
+def after_step(context: Context, step: i64, steps: i64, caller: Caller) -> i64:
     context.STEPS_DONE = step + 1
     if context.WATCH_KIND != 0 and not watched_is_finite(context, step):
         return STATUS_NOT_FINITE
-    if (flags & RELEASE_LOCK) != 0 and step + 1 < steps and signal_raised(caller):
+    if caller.THREAD_STATE is not None and step + 1 < steps and signal_raised(caller):
         return STATUS_INTERRUPTED
     return STATUS_DONE
 
 # Steps from a first to a last one, of a run of so many.
-def run_alone(context: Context, first: i64, last: i64, steps: i64, flags: i64, caller: Caller) -> i64:
+def run_alone(context: Context, first: i64, last: i64, steps: i64, caller: Caller) -> i64:
     for step in range(first, last):
         if walk(context, 0, step, 0, 1):
             return STATUS_FAILED
-        status = after_step(context, step, steps, flags, caller)
+        status = after_step(context, step, steps, caller)
         if status != STATUS_DONE:
             return status
     return STATUS_DONE
 
 # Start the visits of a schedule again; the pool is ours and closed, so nobody enters while we clear.
-def restart_epochs(pool: Pool, context: Context):
-    pullback_quiesce(pool, context)
+def restart_epochs(context: Context):
+    pullback_quiesce(context)
     for index in range(context.ENTRIES * context.RANGES):
         word = context.WORDS[index]
         store(word.CLAIMS, 0, release)
@@ -154,15 +153,14 @@ def restart_epochs(pool: Pool, context: Context):
     store(context.EPOCH, 1, release)
 
 # Whether the visits of so many steps can still be counted.
-def counts(pool: Pool, context: Context, steps: i64) -> i1:
+def counts(context: Context, steps: i64) -> i1:
     if load(context.EPOCH, monotonic) + steps < context.EPOCH_LIMIT:
         return True
-    restart_epochs(pool, context)
+    restart_epochs(context)
     return steps + 1 < context.EPOCH_LIMIT
 
-def run_shared(
-    pool: Pool, context: Context, start: i64, end: i64, steps: i64, limit: i64, flags: i64, caller: Caller,
-) -> i64:
+def run_shared(context: Context, start: i64, end: i64, steps: i64, limit: i64, caller: Caller) -> i64:
+    pool = context.POOL
     first = load(context.EPOCH, acquire)
     last = first + end - start
     store(pool.CONTEXT, context, release)
@@ -180,7 +178,7 @@ def run_shared(
         if walk(context, epoch, step, 0, limit):
             status = STATUS_FAILED
         else:
-            status = after_step(context, step, steps, flags, caller)
+            status = after_step(context, step, steps, caller)
             epoch += 1
             if status == STATUS_DONE:
                 store(context.EPOCH, epoch, release)
@@ -188,7 +186,7 @@ def run_shared(
     store(pool.GENERATION, generation + 2, seq_cst)
     if status == STATUS_FAILED:
         # regions after the failure were never claimed: nobody may walk towards them once the failure is cleared
-        pullback_quiesce(pool, context)
+        pullback_quiesce(context)
     return status
 
 # Call a function out of the program, with the interpreter lock; an exception stays set, and ends the run.
@@ -216,16 +214,17 @@ def called_well(function: ptr, addresses: ptr) -> i1:
     Py_DecRef(made)
     return True
 
-def pullback_run(context: Context, pool: Pool, steps: i64, flags: i64) -> i64:
+def pullback_run(context: Context, steps: i64) -> i64:
     caller: Caller = reserve(CALLER_BYTES)
     caller.RAISED = 0
+    caller.THREAD_STATE = None
     store(context.FAILURE_CODE, 0, monotonic)
     context.RAISED = 0
     context.STEPS_DONE = 0
     context.CALLER = None
     if steps == 0:
         return STATUS_DONE
-    releases = (flags & RELEASE_LOCK) != 0
+    releases = steps >= context.RELEASE_FROM
     if releases:
         caller.MILLISECONDS = milliseconds()
         caller.MODE = flushed(False)
@@ -234,18 +233,19 @@ def pullback_run(context: Context, pool: Pool, steps: i64, flags: i64) -> i64:
             context.CALLER = caller
     status = STATUS_DONE
     shared = False
-    if (flags & USE_POOL) != 0:
+    if steps >= context.SHARE_FROM:
+        pool = context.POOL
         alive = load(pool.STARTED, acquire) + 1
         wanted = load(pool.WANTED, acquire)
         limit = alive if alive < wanted else wanted
         limit = limit if limit < context.WIDTH else context.WIDTH
         if limit > 1 and pullback_take(address(pool.BUSY)) == 0:
-            shared = counts(pool, context, steps)
+            shared = counts(context, steps)
             if shared:
-                status = run_measured(pool, context, steps, limit, flags, caller)
+                status = run_measured(context, steps, limit, caller)
             pullback_give(address(pool.BUSY))
     if not shared:
-        status = run_alone(context, 0, steps, steps, flags, caller)
+        status = run_alone(context, 0, steps, steps, caller)
     if caller.RAISED != 0 or context.RAISED != 0:
         status = STATUS_INTERRUPTED
     if releases:

@@ -62,40 +62,37 @@ def differs(descriptor: Descriptor, arguments: Pointers, given: i64) -> i1:
         return object.RANK != i32(spec.RANK)
     return object.TYPE != spec.SCALAR and object.TYPE != spec.PYTHON
 
-# The results of a call by one signature, null with Python's error set, or the pool's address if it does not fit.
+# The results of a call by one signature, null with Python's error set, or the descriptor itself if it does not fit.
 def attempt(descriptor: Descriptor, arguments: Pointers, given: i64, names: ptr, steps: i64) -> ptr:
-    pool = descriptor.POOL
     if differs(descriptor, arguments, given):
-        return pool
-    shares = steps >= descriptor.SHARE_FROM
-    if shares and pool.STARTED + 1 < pool.WANTED:
-        return pool
+        return descriptor
     context = descriptor.CONTEXT
+    pool = context.POOL
+    if steps >= context.SHARE_FROM and pool.STARTED + 1 < pool.WANTED:
+        return descriptor
     if pullback_take(context) != 0:
-        return pool
+        return descriptor
     if descriptor.IS_RUN != 0:
         set_steps(descriptor.SPECS, descriptor.ARGUMENTS + descriptor.RESULTS, steps)
     if takes(descriptor, arguments, given, names, steps):
-        flags = USE_POOL if shares else 0
-        flags = flags | RELEASE_LOCK if steps >= descriptor.RELEASE_FROM else flags
-        answer = results_of(descriptor, steps, flags)
+        answer = results_of(descriptor, steps)
         if answer is None:
             give_up(descriptor)
             return None
     else:
-        answer = pool
+        answer = descriptor
     release_objects(descriptor.SPECS, descriptor.ARGUMENTS)
     pullback_give(context)
     return answer
 
 # Run the program on arguments that are held; null with Python's error set.
-def results_of(descriptor: Descriptor, steps: i64, flags: i64) -> ptr:
+def results_of(descriptor: Descriptor, steps: i64) -> ptr:
     context = descriptor.CONTEXT
     slots = Slot(context + FIRST_ARGUMENT)
     point(descriptor.SPECS, descriptor.ARGUMENTS, slots)
     if not make_results(descriptor, slots[descriptor.ARGUMENTS], steps):
         return None
-    status = pullback_run(context, descriptor.POOL, steps, flags)
+    status = pullback_run(context, steps)
     if status == STATUS_FAILED:
         PyObject_CallObject(descriptor.FAILED, None)
     if status == STATUS_FAILED or status == STATUS_INTERRUPTED or not make_scalars(descriptor):
@@ -142,7 +139,7 @@ def attempts(table: Table, arguments: Pointers, given: i64, names: ptr, steps: i
     for index in range(table.COUNT):
         descriptor: Descriptor = descriptors[index]
         answer = attempt(descriptor, arguments, given, names, steps)
-        if answer != descriptor.POOL:
+        if answer != descriptor:
             return answer
     return table
 
@@ -163,20 +160,16 @@ def pullback_entry(self: ptr, arguments: Pointers, given: i64, names: ptr) -> pt
         return not_implemented(table)
     return call_object(table.LAST, arguments, given, names)
 
-# Of a tuple of arguments and a number of steps: the results and the steps done, or NotImplemented.
-def pullback_run_entry(self: ptr, both: Pointers, two: i64, no_names: ptr) -> ptr:
+# Of arguments, and a number of steps behind them: the results and the steps done, or NotImplemented.
+def pullback_run_entry(self: ptr, arguments: Pointers, given: i64, no_names: ptr) -> ptr:
     table = table_of(self)
     overflow: Ints = reserve(4)
-    given = both[0]
-    number: Object = both[1]
+    last = given - 1
+    number: Object = arguments[last]
     if number.TYPE == table.INT_TYPE:
         steps = PyLong_AsLongLongAndOverflow(number, overflow)
         if 0 < steps and steps <= LONGEST:
-            size = PyTuple_Size(given)
-            arguments: Pointers = reserve(8 * size)
-            for index in range(size):
-                arguments[index] = PyTuple_GetItem(given, index)
-            answer = attempts(table, arguments, size, None, steps)
+            answer = attempts(table, arguments, last, None, steps)
             if answer != table:
                 return answer
     return not_implemented(table)
@@ -185,7 +178,7 @@ def pullback_run_entry(self: ptr, both: Pointers, two: i64, no_names: ptr) -> pt
 # Python would be the place where Ctrl-C is dropped, and where it keeps the workers from being waited for.
 def pullback_release(capsule: ptr):
     context = Context(PyCapsule_GetPointer(capsule, None))
-    pullback_quiesce(context.POOL, context)
+    pullback_quiesce(context)
     Py_DecRef(PyCapsule_GetContext(capsule))
 """
 

@@ -5,11 +5,9 @@ and gives back where the stack would be too small; so any number of threads may 
 or without.
 
 The schedule is written out: the function calls the program's regions one after another, on numbers of its own
-parameters. Which these are the form says:
-
-- ``"values"``: numbers in and one float out, by value; NaN where something is wrong with the values,
-- ``"packed"``: the same of ``double``, with the numbers in one array,
-- ``"pointers"``: arrays and results by their addresses; it returns 0, or the number of what is wrong.
+parameters: numbers by value, arrays and results by their addresses; it returns 0, or 1 where something is wrong with
+the values. A function of numbers whose one result is a float returns that instead, or NaN; those of ``double`` may come
+*packed*, in one array.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from pullback.compiler.llvm.function import Function, Module, float_literal
 from pullback.compiler.llvm.subnormals import switched
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded, compile_object
-from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.specs import RepeatSpec, Scheduled
 from pullback.compiler.target import LINE_BYTES
 from pullback.errors import AddressError
@@ -87,36 +84,33 @@ class CFunction:
     12.0
     """
 
-    def __init__(self, program: Program, name: str, form: str | None = None) -> None:
+    def __init__(self, program: Program, name: str, packed: bool = False) -> None:
         self._program = program
         self._name = name if name.isidentifier() and name.isascii() else "function"
-        by_value = _by_value(program)
-        self._form = form or ("values" if by_value else "pointers")
+        self._is_packed = packed
         _refuse(program, name)
-        if self._form == "packed" and not (
-            by_value and all(dtype == np.float64 for dtype in _dtypes(program))
-        ):
+        if packed and not (_by_value(program) and all(dtype == np.float64 for dtype in _dtypes(program))):
             raise AddressError(
                 f"{name}: numbers that come packed are float64, and so is the one result; this function is "
-                f"{_declaration(program, self._name, 'values' if by_value else 'pointers')}"
+                f"{_declaration(program, self._name, packed=False)}"
             )
         #: Words for the calls out of the program: addresses of routines.
         routines = [call for call in program.calls if isinstance(call, int)]
         self._calls = (ctypes.c_int64 * max(1, len(routines)))(*routines)
-        text = _text(program, self._form, ctypes.addressof(self._calls))
+        text = _text(program, packed, ctypes.addressof(self._calls))
         processor = program.code.processor
         self._code = Loaded([compile_object(text, processor)], processor)
         self.address = self._code.address("pullback_exported")
-        self.signature = _declaration(program, self._name, self._form)
+        self.signature = _declaration(program, self._name, packed)
 
     @property
     def ctypes(self) -> Any:
         """The function for ctypes, which gives the interpreter lock away while it runs."""
         kinds = [
             ctypes.POINTER(p.kind.ctypes) if p.is_address else p.kind.ctypes
-            for p in _parameters(self._program, self._form)
+            for p in _parameters(self._program, self._is_packed)
         ]
-        function = ctypes.CFUNCTYPE(_returned(self._program, self._form).ctypes, *kinds)(self.address)
+        function = ctypes.CFUNCTYPE(_returned(self._program).ctypes, *kinds)(self.address)
         function.owner = self  # type: ignore[attr-defined]
         return function
 
@@ -126,7 +120,7 @@ class CFunction:
 
         It is what ``scipy.integrate.quad`` with ``args=`` and ``scipy.integrate.nquad`` call.
         """
-        return CFunction(self._program, self._name, "packed")
+        return CFunction(self._program, self._name, packed=True)
 
     def __repr__(self) -> str:
         return f"CFunction({self.signature})"
@@ -162,38 +156,38 @@ def _dtypes(program: Program) -> list[np.dtype[Any]]:
     return [type.dtype for type in (*program.arguments, *program.results)]
 
 
-def _parameters(program: Program, form: str) -> list[_Parameter]:
-    if form == "packed":
+def _parameters(program: Program, packed: bool) -> list[_Parameter]:
+    if packed:
         return [_Parameter("n", _INT), _Parameter("x", _kind(program.results[0]), is_address=True)]
     given = [
         _Parameter(f"x{k}", _kind(spec), bool(spec.shape), bool(spec.shape))
         for k, spec in enumerate(program.arguments)
     ]
     made = [_Parameter(f"y{k}", _kind(spec), is_address=True) for k, spec in enumerate(program.results)]
-    return given if form == "values" else given + made
+    return given if _by_value(program) else given + made
 
 
-def _returned(program: Program, form: str) -> _Kind:
-    return _INT if form == "pointers" else _kind(program.results[0])
+def _returned(program: Program) -> _Kind:
+    return _kind(program.results[0]) if _by_value(program) else _INT
 
 
 def _kind(spec: Type) -> _Kind:
     return _KINDS[spec.dtype.name]
 
 
-def _declaration(program: Program, name: str, form: str) -> str:
+def _declaration(program: Program, name: str, packed: bool) -> str:
     written = [
         f"{'const ' if p.is_constant else ''}{p.kind.c} {'*' if p.is_address else ''}{p.name}"
-        for p in _parameters(program, form)
+        for p in _parameters(program, packed)
     ]
-    return f"{_returned(program, form).c} {name}({', '.join(written) or 'void'})"
+    return f"{_returned(program).c} {name}({', '.join(written) or 'void'})"
 
 
-def _text(program: Program, form: str, calls: int) -> str:
+def _text(program: Program, packed: bool, calls: int) -> str:
     """The function ``pullback_exported`` as LLVM IR."""
     module = Module()
-    returned = _returned(program, form).llvm
-    parameters = [("ptr" if p.is_address else p.kind.llvm, p.name) for p in _parameters(program, form)]
+    by_value, returned = _by_value(program), _returned(program).llvm
+    parameters = [("ptr" if p.is_address else p.kind.llvm, p.name) for p in _parameters(program, packed)]
     f = module.function("pullback_exported", parameters, returned)
     context = f.reserve(f"[{layout.slot_offset(program.slots)} x i8]")
 
@@ -204,18 +198,16 @@ def _text(program: Program, form: str, calls: int) -> str:
     def point(slot: int, kind: str, address: str) -> None:
         put(layout.slot_offset(slot), kind, address)  # in step 0 the bytes per step do not matter
 
-    if form == "packed":
+    if packed:
         fits = f.value(f"icmp eq i32 {f['n']}, {len(program.arguments)}")
         f.do(f"br i1 {fits}, label %fits, label %unable")
         f.label("fits")
-    for name, word in {
-        **({"CALLS": calls} if program.calls else {}),
-        **dict.fromkeys(("CALLER", "FAILURE_LOCK", "FAILURE_CODE"), 0),
-        "ASK": machine().code.address("pullback_ask"),
-    }.items():
-        put(layout.CONTEXT[name], "i64", str(word))
-    places = [_argument(f, form, k, spec) for k, spec in enumerate(program.arguments)]
-    made = [f[f"y{k}"] if form == "pointers" else f.reserve(returned) for k in range(len(program.results))]
+    for name in ("CALLER", "FAILURE_LOCK", "FAILURE_CODE"):
+        put(layout.CONTEXT[name], "i64", "0")
+    if program.calls:
+        put(layout.CONTEXT["CALLS"], "i64", str(calls))
+    places = [_argument(f, packed, k, spec) for k, spec in enumerate(program.arguments)]
+    made = [f.reserve(returned) if by_value else f[f"y{k}"] for k in range(len(program.results))]
     for slot, place in enumerate((*places, *made), layout.ARENA + 1):
         point(slot, "ptr", place)
     for slot, constant in enumerate(program.constants, program.slots - len(program.constants)):
@@ -232,8 +224,8 @@ def _text(program: Program, form: str, calls: int) -> str:
             f.call("void", "free", ("ptr", taken))
         f.do(f"ret {returned} {value}")
 
-    wrong = "1" if form == "pointers" else float_literal(returned, float("nan"))
-    leave("0" if form == "pointers" else f.value(f"load {returned}, ptr {made[0]}, align 8"))
+    wrong = float_literal(returned, float("nan")) if by_value else "1"
+    leave(f.value(f"load {returned}, ptr {made[0]}, align 8") if by_value else "0")
     f.label("failed")
     leave(wrong)
     f.label("unable")
@@ -241,9 +233,9 @@ def _text(program: Program, form: str, calls: int) -> str:
     return module.text()
 
 
-def _argument(f: Function, form: str, number: int, spec: Type) -> str:
+def _argument(f: Function, packed: bool, number: int, spec: Type) -> str:
     """Where an argument lies in memory; a number that came by value is put there."""
-    if form == "packed":
+    if packed:
         return f.value(f"getelementptr double, ptr {f['x']}, i64 {number}")
     if spec.shape:
         return f[f"x{number}"]

@@ -63,10 +63,10 @@ CONTEXT = Record(
     FAILURE_POSITION="i64",
     FAILURE_VALUE="i64",
     RAISED="i64",  # 1 once a function out of the program has raised an exception
-    CALL="i64",  # the address of the function of the driver that calls out of the program
-    ASK="i64",  # that of the function that looks for signals in the middle of a chunk
+    SHARE_FROM=(256, "i64"),  # runs of so many steps and more are shared with other threads
+    RELEASE_FROM="i64",  # and so many give the interpreter lock away
     # Of trials of numbers of threads, which only the caller looks at:
-    STEP_NANOSECONDS=(256, "i64"),  # of a step on one thread, as estimated; 0 where nothing is tried
+    STEP_NANOSECONDS="i64",  # of a step on one thread, as estimated; 0 where nothing is tried
     MOST="i64",  # threads that a run might have when the latest trial began
     THREADS="i64",  # those that are the fastest so far
     NANOSECONDS="i64",  # the least time of a step with these
@@ -122,7 +122,6 @@ POOL_BYTES = POOL["IN_USE"] + WORKER.size * MAX_THREADS
 TURN_SHIFT = 32  # a failure's position has the turn of the loops around it above so many bits
 INTERRUPTED = -1  # the failure code of a run that a signal handler ended
 STATUS_DONE, STATUS_FAILED, STATUS_NOT_FINITE, STATUS_INTERRUPTED = 0, 1, 2, 3
-USE_POOL, RELEASE_LOCK = 1, 2
 
 _PARAMETERS = [
     ("ptr", "context"),
@@ -179,19 +178,15 @@ def emit_host_call(function: Function, number: int, addresses: list[str]) -> Non
     for k, address in enumerate(addresses):
         place = function.value(f"getelementptr ptr, ptr {table}, i64 {k}")
         function.do(f"store ptr {address}, ptr {place}, align 8")
-    call = _word(function, "CALL")
-    function.do(f"call void {call}(ptr {function['context']}, i64 {number}, ptr {table})")
+    function.call("void", "pullback_call", ("ptr", function["context"]), ("i64", f"{number}"), ("ptr", table))
 
 
 def emit_call_word(function: Function, number: int) -> str:
     """The word ``number`` of the program's calls: the address of a routine, or of a Python object."""
-    at = function.value(f"getelementptr ptr, ptr {_word(function, 'CALLS')}, i64 {number}")
-    return function.value(f"load ptr, ptr {at}, align 8")
-
-
-def _word(function: Function, name: str) -> str:
-    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT[name]}")
-    return function.value(f"load ptr, ptr {at}, align 8")
+    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['CALLS']}")
+    calls = function.value(f"load ptr, ptr {at}, align 8")
+    word = function.value(f"getelementptr ptr, ptr {calls}, i64 {number}")
+    return function.value(f"load ptr, ptr {word}, align 8")
 
 
 def emit_is_well(function: Function) -> str:
@@ -203,5 +198,6 @@ def emit_is_well(function: Function) -> str:
 
 def emit_ask(function: Function) -> None:
     """Look for signals where a chunk may take any time; when a handler has raised, all is no longer well."""
-    word = _word(function, "ASK")  # cold: what a loop has in registers is saved only where it asks
-    function.do(f"call void {word}(ptr {function['context']}, ptr {function['scratch']}) cold")
+    # cold: what a loop has in registers is saved only where it asks
+    function.module.declare("void @pullback_ask(ptr, ptr) cold")
+    function.do(f"call void @pullback_ask(ptr {function['context']}, ptr {function['scratch']})")

@@ -40,14 +40,13 @@ class Machine:
         code = Loaded([data], processor)
         code.make_immortal()
         self.code = code
-        add_symbols({"pullback_failure": code.address("pullback_failure")})  # which programs call
+        called = "pullback_failure", "pullback_call", "pullback_ask"  # by programs
+        add_symbols({name: code.address(name) for name in called})
         self.pool = Pool(code)
         self.recycler = Recycler(code.address("pullback_recycle"))
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         # PYFUNCTYPE keeps the interpreter lock, which the driver gives up by itself.
-        self.run = ctypes.PYFUNCTYPE(integer, pointer, pointer, integer, integer)(
-            code.address("pullback_run")
-        )
+        self.run = ctypes.PYFUNCTYPE(integer, pointer, integer)(code.address("pullback_run"))
         self.take = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(code.address("pullback_take"))
         self.give = ctypes.PYFUNCTYPE(None, pointer)(code.address("pullback_give"))
         self._release = code.address("pullback_release")

@@ -51,6 +51,12 @@ EVER = 1 << 62
 """More steps than there are."""
 
 
+def _explain(failure: Failure) -> Exception:
+    return IndexRangeError(
+        f"compiled program: failure {failure.code} at position {failure.position}, value {failure.value}"
+    )
+
+
 @dataclass(eq=False, repr=False)
 class Program:
     """Loaded machine code that is called with NumPy arrays.
@@ -63,7 +69,7 @@ class Program:
     float32 or float64 result that ends a run of several steps as soon as it is not finite;
     ``explain`` makes the exception for a failure that the code recorded; ``calls`` are what the code calls by
     their numbers: Python functions of the address of a table of addresses, or the addresses of routines; ``names`` are
-    what errors call arguments, where these have names.
+    what errors call arguments; those beyond them are called by their numbers.
 
     Two threads may call one program at once: each then works in memory of its own.
     """
@@ -80,19 +86,20 @@ class Program:
     cost: float = math.inf
     saving: float = math.inf
     watch_result: int | None = None
-    explain: Callable[[Failure], Exception] | None = None
+    explain: Callable[[Failure], Exception] = _explain
     calls: Sequence[Callable[[int], None] | int] = ()
     names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.constants = tuple(np.ascontiguousarray(constant) for constant in self.constants)
+        unnamed = range(len(self.names), len(self.arguments))
+        self.names = (*self.names, *[f"argument {k}" for k in unnamed])
         self.overwritten = frozenset(self.donated.values())
         #: How many slots there are: of the arena, arguments, results and constants.
         self.slots = 1 + len(self.arguments) + len(self.results) + len(self.constants)
         self.steps_done = 0
-        #: From how many steps on a run is shared with other threads, and gives the interpreter lock away.
+        #: From how many steps on a run is shared with other threads.
         self.share_from = steps_from(SHARED_RUN, self.cost) if self.saving > 0 else EVER
-        self.release_from = steps_from(RELEASED_RUN, self.cost)
         self._check()
         self._instances = [_Instance(self)]
         #: The compiled function: a tuple of arrays, or ``NotImplemented`` where ``program(...)`` has to help.
@@ -170,13 +177,11 @@ class Program:
             raise ValueError(f"run_steps of {steps} steps")
         if steps >= self.share_from:
             machine().pool.start()
-        share = layout.USE_POOL if steps >= self.share_from else 0
-        release = layout.RELEASE_LOCK if steps >= self.release_from else 0
         instance = self._taken_instance()
         try:
             for slot, (array, stride) in enumerate(zip(arrays, strides), start=1):
                 instance.point_slot(slot, array.ctypes.data, stride)
-            if machine().run(instance.context, instance.pool, steps, share | release) == layout.STATUS_FAILED:
+            if machine().run(instance.context, steps) == layout.STATUS_FAILED:
                 instance.failed()
         finally:
             done = self.steps_done = instance.word("STEPS_DONE")  # another thread's call may change it
@@ -219,18 +224,12 @@ def _scratch_stride(scratch_bytes: int) -> int:
     return (-(-scratch_bytes // APART_BYTES) + 1) * APART_BYTES
 
 
-def _explain(failure: Failure) -> Exception:
-    return IndexRangeError(
-        f"compiled program: failure {failure.code} at position {failure.position}, value {failure.value}"
-    )
-
-
 class _Instance:
     """One set of memory in which a program runs: context, schedule, arena, scratch."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.pool, self.kept = machine().pool.address, machine().recycler.address
+        self.kept = machine().recycler.address
         alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else LINE_BYTES
         width = working_threads(program.code.processor)
         scratch_stride = _scratch_stride(program.scratch_bytes)
@@ -268,12 +267,12 @@ class _Instance:
             "EPOCH": 1,
             "STEP_NANOSECONDS": math.ceil(program.cost) if program.cost < LONGEST_TRIED else 0,
             "FLUSHES": int(program.code.processor.flush_subnormals),
-            "POOL": self.pool,
+            "POOL": machine().pool.address,
+            "SHARE_FROM": program.share_from,
+            "RELEASE_FROM": steps_from(RELEASED_RUN, program.cost),
             "CALLS": self._memory.put(
                 [call if isinstance(call, int) else id(call) for call in program.calls]
             ),
-            "CALL": machine().code.address("pullback_call"),
-            "ASK": machine().code.address("pullback_ask"),
         }
         self._memory.write(self.context, layout.CONTEXT, values)
         self.point_slot(layout.ARENA, self._arena.address, 0)
@@ -291,7 +290,7 @@ class _Instance:
 
     def _raise_failure(self) -> None:
         words = map(self.word, ("FAILURE_CODE", "FAILURE_POSITION", "FAILURE_VALUE", "STEPS_DONE"))
-        raise (self.program.explain or _explain)(Failure(*words))
+        raise self.program.explain(Failure(*words))
 
 
 def _flatten(program: Program) -> tuple[list[dict[str, int]], int]:

@@ -88,9 +88,9 @@ def settle(context: Context):
     context.LEFT = context.SPENT * factor
 
 # The steps of a run in parts, with as many threads as trials say.
-def run_measured(pool: Pool, context: Context, steps: i64, most: i64, flags: i64, caller: Caller) -> i64:
+def run_measured(context: Context, steps: i64, most: i64, caller: Caller) -> i64:
     if context.STEP_NANOSECONDS == 0 or fewer(context, most) == 0:
-        return run_shared(pool, context, 0, steps, steps, most, flags, caller)
+        return run_shared(context, 0, steps, steps, most, caller)
     if context.MOST != most:
         begin_trial(context, most)
     status = STATUS_DONE
@@ -108,9 +108,9 @@ def run_measured(pool: Pool, context: Context, steps: i64, most: i64, flags: i64
         if trial:
             began = nanoseconds(PRECISE_CLOCK)
         if threads == 1:
-            status = run_alone(context, done, done + part, steps, flags, caller)
+            status = run_alone(context, done, done + part, steps, caller)
         else:
-            status = run_shared(pool, context, done, done + part, steps, threads, flags, caller)
+            status = run_shared(context, done, done + part, steps, threads, caller)
         if trial:
             if status == STATUS_DONE:
                 pullback_weigh(context, nanoseconds(PRECISE_CLOCK) - began, part)

@@ -31,11 +31,8 @@ __all__ = ["DESCRIPTOR", "Signature", "Trees", "flat", "numpy_function"]
 
 DESCRIPTOR = Record(
     CONTEXT="Context",
-    POOL="Pool",
     ARGUMENTS="i64",  # how many
     RESULTS="i64",
-    SHARE_FROM="i64",  # runs of so many steps and more are shared with other threads
-    RELEASE_FROM="i64",  # and so many give the interpreter lock away
     IS_RUN="i64",  # 1 if a run of steps is called for: the number of steps done is returned as well
     ARRAY_TYPE="ptr",  # numpy.ndarray
     NEW_ARRAY="ptr",  # PyArray_NewFromDescr
@@ -111,12 +108,9 @@ class Signature:
         self.address = memory.reserve(DESCRIPTOR.size)
         values = {
             "CONTEXT": self.owner.context,
-            "POOL": self.owner.pool,
             "KEPT": self.owner.kept,
             "ARGUMENTS": len(arguments),
             "RESULTS": len(results),
-            "SHARE_FROM": program.share_from,
-            "RELEASE_FROM": program.release_from,
             "IS_RUN": int(self.sliced is not None),
             "ARRAY_TYPE": id(np.ndarray),
             "NEW_ARRAY": numpy_function(_NEW_FROM_DESCR),

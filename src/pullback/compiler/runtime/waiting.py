@@ -106,7 +106,8 @@ def pullback_worker(pool: Pool, thread: i64):
         store(mine.CONTEXT, None, release)
 
 # Wait until no worker is in a context.
-def pullback_quiesce(pool: Pool, context: Context):
+def pullback_quiesce(context: Context):
+    pool = context.POOL
     for worker in range(1, load(pool.STARTED, acquire) + 1):
         turns = 0
         while load(Worker(address(pool.IN_USE))[worker].CONTEXT, seq_cst) == context:
