@@ -436,3 +436,15 @@ def test_an_index_out_of_range_names_the_steps(compiled: bool, rows: int) -> Non
 def test_the_function_comes_first():
     with pytest.raises(SettingError, match=r"scan: it is given .* where a function is needed"):
         pb.scan(np.zeros(2), lambda carry, x: (carry, x), np.ones((3, 2)))
+
+
+def test_places_that_slices_name_are_known_in_the_loop():
+    """So a row is written as a row, without an index that memory holds."""
+
+    def step(x, _):
+        return x.at[:1].set(x[1:2] * 2), None
+
+    x = np.arange(40.0).reshape(10, 4)
+    compiled = pb.jit(lambda x: pb.scan(step, x, None, length=3)[0])
+    np.testing.assert_array_equal(compiled(x)[0], x[1] * 2)
+    assert "bounded" not in str(compiled.inspect(x).loops)

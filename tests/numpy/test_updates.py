@@ -8,6 +8,7 @@ import pytest
 import pullback as pb
 from pullback import grad, vmap
 from pullback.errors import DTypeError, IndexRangeError, ShapeError, TracingError
+from pullback.graph import Operation
 from pullback.testing import check_grads
 from pullback.tracing import trace
 
@@ -193,6 +194,37 @@ def test_derivatives(method, known):
         lambda x, v: getattr(x.at[::-2, [0, 0]], method)(v) ** 3, [x, random.uniform(0.5, 1.5, (2, 2))]
     )
     check_grads(lambda x, v: getattr(x.at[...], method)(v) ** 3, [x, random.uniform(0.5, 1.5, 3)])
+
+
+@pytest.mark.parametrize("method", ["set", "add", "multiply", "power", "max"])
+@pytest.mark.parametrize("index", [np.s_[1:, :-1], np.s_[::2, 1:], np.s_[::-1, ::2], np.s_[None, :3, 0:]])
+def test_slices_of_much_have_derivatives(method, index):
+    random = np.random.default_rng(1)
+    x = random.uniform(0.5, 1.5, (4, 3))
+    v = random.uniform(0.5, 1.5, x[index].shape)
+    check_grads(lambda x, v: updating(method, index)(x, v) ** 2, [x, v])
+
+
+@pytest.mark.parametrize("method", ["set", "add"])
+@pytest.mark.parametrize(
+    ("index", "fuses"),
+    [
+        (np.s_[1:-1, 1:-1], True),
+        (np.s_[-1:0:-1], True),
+        (np.s_[:4, :4], True),
+        (np.s_[:4, :3], False),
+        (np.s_[::2], False),
+        (np.s_[0], False),
+        (np.s_[[0, 1, 2, 3, 4, 5, 6]], False),
+    ],
+)
+def test_slices_of_much_are_no_scatter(method, index, fuses):
+    """So they fuse with what is around them, and so do their derivatives."""
+    x, update = np.arange(64.0).reshape(8, 8), updating(method, index)
+    for function in (update, grad(lambda x, v: (update(x, v) ** 2).sum(), (0, 1))):
+        nodes = trace(function, x, x[index]).graph.nodes()
+        names = {node.operator.name for node in nodes if isinstance(node, Operation)}
+        assert fuses == (f"scatter_{method}" not in names)
 
 
 def test_the_gradient_of_set_goes_to_the_value_that_stays():

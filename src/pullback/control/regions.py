@@ -18,7 +18,7 @@ from pullback.graph import (
     topological,
 )
 from pullback.operators.batching import is_batched
-from pullback.operators.shapes import broadcast
+from pullback.operators.shapes import broadcast, iota
 
 __all__ = ["PARTS", "VIEWS", "Run", "closed", "dependent", "same_for_all"]
 
@@ -53,9 +53,9 @@ def closed(
 ) -> tuple[tuple[Node, ...], Graph]:
     """The nodes around that ``outputs`` are computed from beside ``variables``, and the region that takes them first.
 
-    What does not depend on ``variables`` stays outside and is computed there, once. Small constants, and what is made
-    of nothing else, belong to the region, and so does what was made ``since`` a mark: where a region may not be run at
-    all, what is written in it must not run outside.
+    What does not depend on ``variables`` stays outside and is computed there, once. Small constants, the numbers of
+    places, and what is made of nothing else, belong to the region, and so does what was made ``since`` a mark: where a
+    region may not be run at all, what is written in it must not run outside.
 
     >>> import numpy as np
     >>> from pullback.graph import Type, format_graph
@@ -75,7 +75,8 @@ def closed(
     for node in order:
         if isinstance(node, Operation):
             written = since is not None and node.number > since and node.operator is not result
-            if written or (node.inputs and all(id(child) in inside for child in node.inputs)):
+            made = node.inputs or node.operator is iota
+            if written or (made and all(id(child) in inside for child in node.inputs)):
                 inside.add(id(node))
         elif isinstance(node, Constant) and node.size <= SMALL_CONSTANT:
             inside.add(id(node))

@@ -8,13 +8,15 @@ every factor, to the value that stayed, to the largest.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Graph, Node, dtype_kind
+from pullback.graph import OPERATORS, Graph, Node, constant, dtype_kind
+from pullback.graph.named import is_named
 from pullback.graph.protocol import vocabulary
 from pullback.interpreter import evaluate
 from pullback.numpy import elementwise as e
@@ -29,7 +31,7 @@ from pullback.numpy.promotion import (
     type_of,
     where_written,
 )
-from pullback.numpy.shapes import permuted, to_shape
+from pullback.numpy.shapes import flip, permuted, to_shape
 
 __all__ = ["At", "Place", "at"]
 
@@ -154,13 +156,19 @@ class Place:
                 f"at[...].{method} of an array of {x.dtype}, whose results need not be integers; cast it, for "
                 f"instance with .astype(np.float64){where_written()}"
             )
-        places, node = _Places(x, make_plan(x, self.index)), self._value(method, value)
+        plan, node = make_plan(x, self.index), self._value(method, value)
+        named = _Places(x, plan)
         if method == "subtract":
             method, node = "add", e.negative(node)
-        updates = places.arranged(node)
-        if places.axes:
+        if named.axes and _is_box(x, plan):
+            node = broadcast_to_shape(named.fitting(node), named.shape)
+            if method != "set":
+                node = _WHOLE[method](to_shape(sliced(x, plan.slices), named.shape), node)
+            return self._answered(_with_box(x, plan.slices, node), value)
+        updates = named.arranged(node)
+        if named.axes:
             name = f"scatter_{method}"
-            result: Node = OPERATORS[name](x, updates, *places.indices, **places.attributes(name))
+            result: Node = OPERATORS[name](x, updates, *named.indices, **named.attributes(name))
         else:
             result = updates if method == "set" else _WHOLE[method](x, updates)
         return self._answered(result, value)
@@ -176,6 +184,35 @@ _WHOLE = {
     "min": e.minimum,
 }
 """What each update is where the index names all elements, each once and in their order."""
+
+
+_FEWEST = 4
+"""Slices that name at least one of so many elements are computed with the rest of the array."""
+
+
+def _is_box(x: Node, plan: Plan) -> bool:
+    """Whether an index is made of slices without gaps that together name much of ``x``.
+
+    Then the array is computed anew, each element by what it becomes, which fuses with what is around; so does its
+    derivative. Of less, such as one row, or every other one, the elements are better put where they belong.
+    """
+    parts = [part for n, part in zip(x.shape, plan.slices) if part != range(n) and len(part) > 1]
+    if plan.arrays or any(abs(part.step) > 1 for part in parts) or any(map(is_named, x.shape)):
+        return False
+    return 0 < x.size <= _FEWEST * math.prod(map(len, plan.slices))
+
+
+def _with_box(x: Node, slices: Sequence[range], value: Node) -> Node:
+    """``x`` with the elements that ``slices`` name replaced by those of ``value``, in the order of the slices."""
+    value = to_shape(value, tuple(map(len, slices)))
+    value = flip(value, [axis for axis, part in enumerate(slices) if part.step < 0])
+    if value.shape == x.shape:
+        return value
+    low = tuple(map(min, slices))
+    high = tuple(n - start - extent for n, start, extent in zip(x.shape, low, value.shape))
+    inside = OPERATORS["broadcast"](constant(True), shape=value.shape, axes=())
+    chosen, new = (OPERATORS["pad"](node, low=low, high=high) for node in (inside, value))
+    return e.where(chosen, new, x)  # type: ignore[no-any-return]
 
 
 class _Places:
@@ -232,8 +269,8 @@ class _Places:
             behind = len(positions) - starts[axis] - 1
         return broadcast_to_shape(to_shape(node, node.shape + (1,) * behind), positions)
 
-    def arranged(self, value: Node) -> Node:
-        """``value`` at every position, those axes last that are left as a whole."""
+    def fitting(self, value: Node) -> Node:
+        """``value``, if its shape broadcasts to that of the elements."""
         if value.ndim > len(self.shape) or any(
             n not in (1, m) for n, m in zip(value.shape[::-1], self.shape[::-1])
         ):
@@ -241,7 +278,12 @@ class _Places:
                 f"at: a value of shape {value.shape} for elements of shape {self.shape}; give it a shape that "
                 f"broadcasts to that{where_written()}"
             )
-        return permuted(to_shape(broadcast_to_shape(value, self.shape), self._without_new), self._order)
+        return value
+
+    def arranged(self, value: Node) -> Node:
+        """``value`` at every position, those axes last that are left as a whole."""
+        spread = broadcast_to_shape(self.fitting(value), self.shape)
+        return permuted(to_shape(spread, self._without_new), self._order)
 
     def attributes(self, name: str) -> dict[str, Any]:
         """How the operator ``name`` is applied: it is told how often an element is named, where it can use that."""
