@@ -52,6 +52,17 @@ for i<4, j<5:
     )
 
 
+@pytest.mark.parametrize(("readers", "stored"), [(5, False), (6, True)])
+def test_what_many_read_in_other_places_is_stored(stages, readers, stored):
+    """A division costs three of the twelve that others may spend on it again."""
+
+    def neighbours(x):
+        third = x / 3
+        return sum(third[k : k + 3] for k in range(readers))
+
+    assert stored == ("divide1[i] = argument0[i] / 3.0" in stages(neighbours, (9,))["lower"])
+
+
 def test_what_a_product_becomes_is_stored_in_its_place(stages):
     """All readers find it finished, and the product itself never is in memory."""
 

@@ -25,6 +25,7 @@ from pullback.compiler.schedules.cost import (
     LOOKUP_COST,
     MOST_CONCATENATED,
     RECOMPUTE_COST,
+    REPEATED_ARRAY_COST,
     REPEATED_COST,
     SEEN_COST,
     SHORT_AXIS,
@@ -346,11 +347,11 @@ def _stored_of(
             + node.operator.cost
         )
         cost[id(node)] = own
-        several = users.get(id(node), 0) > 1
-        most = RECOMPUTE_COST if id(node) in apart else DEEPEST_COST
+        again = users.get(id(node), 0) - 1
+        most = min(RECOMPUTE_COST, REPEATED_ARRAY_COST / max(again, 1)) if id(node) in apart else DEEPEST_COST
         products[id(node)] = _products_added(node, products, users)
         # Products are added in the same registers, if they are stored once, as their sum.
-        added = several and products[id(node)] > 1
+        added = again > 0 and products[id(node)] > 1
         ends = (finished.includes(node) and id(node) in apart) or finished.gives_way(node, apart)
         if node.operator.stored or added or ends or own > most or depth[id(node)] > DEEPEST_VALUE:
             stored.add(id(node))

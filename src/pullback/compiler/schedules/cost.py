@@ -34,7 +34,10 @@ ROW_OVERHEAD = 6
 # -- Lowering: what is stored
 
 RECOMPUTE_COST = CHEAP
-"""A value of up to this cost is computed again by each of its users rather than stored, and in the steps of a loop."""
+"""A value of up to this cost is computed again by its users rather than stored, and in the steps of a loop.
+
+Unless all but one of them together spend more than ``REPEATED_ARRAY_COST`` on it.
+"""
 
 REPEATED_COST = 2.0
 """A row of up to this cost is computed again for each row that repeats it; a division is not."""
