@@ -227,6 +227,13 @@ def test_slices_of_much_are_no_scatter(method, index, fuses):
         assert fuses == (f"scatter_{method}" not in names)
 
 
+def test_slices_beside_a_named_axis_are_those_of_every_size():
+    compiled = pb.jit(lambda x: x.at[:, 1:].add(1.0), shapes={"x": ("n", 4)})
+    for n in (5, 7):
+        np.testing.assert_array_equal(compiled(np.zeros((n, 4))), np.repeat([[0.0, 1, 1, 1]], n, axis=0))
+    assert compiled.traces == 1
+
+
 def test_the_gradient_of_set_goes_to_the_value_that_stays():
     x, v = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])
     weights = np.array([10.0, 20.0, 30.0])

@@ -196,10 +196,10 @@ def _is_box(x: Node, plan: Plan) -> bool:
     Then the array is computed anew, each element by what it becomes, which fuses with what is around; so does its
     derivative. Of less, such as one row, or every other one, the elements are better put where they belong.
     """
-    parts = [part for n, part in zip(x.shape, plan.slices) if part != range(n) and len(part) > 1]
-    if plan.arrays or any(abs(part.step) > 1 for part in parts) or any(map(is_named, x.shape)):
+    cut = [(n, part) for n, part in zip(x.shape, plan.slices) if part != range(n)]
+    if plan.arrays or any(is_named(n) or (len(part) > 1 and abs(part.step) > 1) for n, part in cut):
         return False
-    return 0 < x.size <= _FEWEST * math.prod(map(len, plan.slices))
+    return 0 < math.prod(n for n, _ in cut) <= _FEWEST * math.prod(len(part) for _, part in cut)
 
 
 def _with_box(x: Node, slices: Sequence[range], value: Node) -> Node:
@@ -208,7 +208,7 @@ def _with_box(x: Node, slices: Sequence[range], value: Node) -> Node:
     value = flip(value, [axis for axis, part in enumerate(slices) if part.step < 0])
     if value.shape == x.shape:
         return value
-    low = tuple(map(min, slices))
+    low = tuple(min(part[0], part[-1]) for part in slices)
     high = tuple(n - start - extent for n, start, extent in zip(x.shape, low, value.shape))
     inside = OPERATORS["broadcast"](constant(True), shape=value.shape, axes=())
     chosen, new = (OPERATORS["pad"](node, low=low, high=high) for node in (inside, value))
