@@ -227,6 +227,20 @@ def test_slices_of_much_are_no_scatter(method, index, fuses):
         assert fuses == (f"scatter_{method}" not in names)
 
 
+@pytest.mark.parametrize("method", ["set", "add"])
+@pytest.mark.parametrize(
+    ("shape", "index"),
+    [((0, 4), np.s_[:, 1:]), ((0,), np.s_[...]), ((), ()), ((1, 3), 0), ((2, 0), np.s_[::-1])],
+)
+def test_slices_of_nothing_and_of_all(shape, index, method):
+    x = np.ones(shape)
+    found = trace(updating(method, index), x, 2.0)
+    np.testing.assert_array_equal(found.evaluate([x, 2.0]), updated(x, method, index, 2.0))
+    assert not any(
+        isinstance(n, Operation) and n.operator.name.startswith("scatter") for n in found.graph.nodes()
+    )
+
+
 def test_slices_beside_a_named_axis_are_those_of_every_size():
     compiled = pb.jit(lambda x: x.at[:, 1:].add(1.0), shapes={"x": ("n", 4)})
     for n in (5, 7):

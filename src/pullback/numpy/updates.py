@@ -157,25 +157,20 @@ class Place:
                 f"instance with .astype(np.float64){where_written()}"
             )
         plan, node = make_plan(x, self.index), self._value(method, value)
-        named = _Places(x, plan)
         if method == "subtract":
             method, node = "add", e.negative(node)
-        if named.axes and _is_box(x, plan):
-            node = broadcast_to_shape(named.fitting(node), named.shape)
+        if _is_box(x, plan):
+            node = _spread(node, tuple(plan.shape))
             if method != "set":
-                node = _WHOLE[method](to_shape(sliced(x, plan.slices), named.shape), node)
+                node = _OF_ELEMENTS[method](to_shape(sliced(x, plan.slices), node.shape), node)
             return self._answered(_with_box(x, plan.slices, node), value)
-        updates = named.arranged(node)
-        if named.axes:
-            name = f"scatter_{method}"
-            result: Node = OPERATORS[name](x, updates, *named.indices, **named.attributes(name))
-        else:
-            result = updates if method == "set" else _WHOLE[method](x, updates)
+        places, name = _Places(x, plan), f"scatter_{method}"
+        result = OPERATORS[name](x, places.arranged(node), *places.indices, **places.attributes(name))
         return self._answered(result, value)
 
 
 vocabulary["at"] = at
-_WHOLE = {
+_OF_ELEMENTS = {
     "add": e.add,
     "multiply": e.multiply,
     "divide": e.divide,
@@ -183,7 +178,17 @@ _WHOLE = {
     "max": e.maximum,
     "min": e.minimum,
 }
-"""What each update is where the index names all elements, each once and in their order."""
+"""What each update makes of elements that are named once."""
+
+
+def _spread(value: Node, shape: tuple[int, ...]) -> Node:
+    """``value`` for each of the elements that an index names, which have this shape."""
+    if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape[::-1], shape[::-1])):
+        raise ShapeError(
+            f"at: a value of shape {value.shape} for elements of shape {shape}; give it a shape that "
+            f"broadcasts to that{where_written()}"
+        )
+    return broadcast_to_shape(value, shape)
 
 
 _FEWEST = 4
@@ -194,7 +199,8 @@ def _is_box(x: Node, plan: Plan) -> bool:
     """Whether an index is made of slices without gaps that together name much of ``x``.
 
     Then the array is computed anew, each element by what it becomes, which fuses with what is around; so does its
-    derivative. Of less, such as one row, or every other one, the elements are better put where they belong.
+    derivative. Of less, such as one row, or every other one, the elements are better put where they belong. Axes that
+    are left whole are not asked, so that a trace for any size of them answers as one for a size does.
     """
     cut = [(n, part) for n, part in zip(x.shape, plan.slices) if part != range(n)]
     if plan.arrays or any(is_named(n) or (len(part) > 1 and abs(part.step) > 1) for n, part in cut):
@@ -208,7 +214,7 @@ def _with_box(x: Node, slices: Sequence[range], value: Node) -> Node:
     value = flip(value, [axis for axis, part in enumerate(slices) if part.step < 0])
     if value.shape == x.shape:
         return value
-    low = tuple(min(part[0], part[-1]) for part in slices)
+    low = tuple(min(part[0], part[-1]) if part else 0 for part in slices)
     high = tuple(n - start - extent for n, start, extent in zip(x.shape, low, value.shape))
     inside = OPERATORS["broadcast"](constant(True), shape=value.shape, axes=())
     chosen, new = (OPERATORS["pad"](node, low=low, high=high) for node in (inside, value))
@@ -269,21 +275,9 @@ class _Places:
             behind = len(positions) - starts[axis] - 1
         return broadcast_to_shape(to_shape(node, node.shape + (1,) * behind), positions)
 
-    def fitting(self, value: Node) -> Node:
-        """``value``, if its shape broadcasts to that of the elements."""
-        if value.ndim > len(self.shape) or any(
-            n not in (1, m) for n, m in zip(value.shape[::-1], self.shape[::-1])
-        ):
-            raise ShapeError(
-                f"at: a value of shape {value.shape} for elements of shape {self.shape}; give it a shape that "
-                f"broadcasts to that{where_written()}"
-            )
-        return value
-
     def arranged(self, value: Node) -> Node:
         """``value`` at every position, those axes last that are left as a whole."""
-        spread = broadcast_to_shape(self.fitting(value), self.shape)
-        return permuted(to_shape(spread, self._without_new), self._order)
+        return permuted(to_shape(_spread(value, self.shape), self._without_new), self._order)
 
     def attributes(self, name: str) -> dict[str, Any]:
         """How the operator ``name`` is applied: it is told how often an element is named, where it can use that."""
