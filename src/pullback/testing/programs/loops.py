@@ -25,6 +25,8 @@ OF_ROWS = (
     *("pb.softmax({c} + {x})", "{c} - np.mean({c}) + {x}", "{c}[::-1] + {x}", "np.roll({c}, 1, 0) * {x}"),
     *("({c} + {x}) / np.sqrt(np.mean({c} * {c}, axis=-1, keepdims=True) + 1.0)", "{c} + np.max({x}, axis=0)"),
     "np.logaddexp({c}, np.concatenate([{x}[:1], {c}[:-1]])) - {x}",
+    *("pb.numpy.at({c})[1:].add({c}[:-1] * {x}[1:])", "pb.numpy.at({c})[:-1].set({c}[1:] + {x}[:-1])"),
+    *("pb.numpy.at({c})[::2].multiply({x}[::2])", "pb.numpy.at({c} + {x})[:1].set({x}[-1:])"),
 )
 """The same, where they have an axis at least."""
 

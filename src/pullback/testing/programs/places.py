@@ -295,6 +295,21 @@ def updated(m: Maker) -> str:
     return m.step(f"pb.numpy.at({{0}})[{text}].{how}({{{1 + len(operands)}}})", x, *operands, value)
 
 
+@family(2)
+def inside(m: Maker) -> str:
+    """Slices without gaps that name much of an array, which becomes what its neighbours or others are there."""
+    x = m.number(1)
+    text = ", ".join(m.pick((":", "1:", ":-1", "1:-1", "::-1", "-2::-1")) for _ in m.shape(x))
+    part = m.step(f"{{0}}[{text}]", x)
+    how = m.pick(("add", "set", "set", "multiply", "max", "min"))
+    value = (
+        m.step(f"{{0}}{m.pick(('[::-1]', ' * 2', '[:1]'))}", part)
+        if m.chance()
+        else m.input(m.shape(part), m.dtype(x))
+    )
+    return m.step(f"pb.numpy.at({{0}})[{text}].{how}({{1}})", x, value)
+
+
 @family(1)
 def labelled(m: Maker) -> str:
     labels = m.any(lambda name: m.dtype(name).kind in "iu" and m.rank(name) < 3)
