@@ -392,7 +392,9 @@ class Compiled(_CalledAtOnce[P, R]):
             flush_subnormals=self.settings.flush_subnormals,
             names=leaf_names(self.function, structure),
         )
-        return Specialised(structure, types, made, executable)
+        results = enumerate(made.graph.outputs)
+        scalars = tuple(k for k, node in results if not node.shape and k not in made.offered)
+        return Specialised(structure, types, made, executable, scalars)
 
 
 def jit(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from pullback.compiler.jit.calls import trees
@@ -28,17 +27,11 @@ class Specialised:
     types: tuple[Type, ...]
     requested: Requested
     executable: Executable
+    scalars: tuple[int, ...]
+    """Results without axes that take over no argument: they are returned as NumPy's scalars."""
     signatures: dict[frozenset[int] | None, Signature | None] = field(default_factory=dict)
     exported: list[CFunction] = field(default_factory=list)
     """The function that C calls, once somebody has asked for it."""
-
-    @cached_property
-    def scalars(self) -> tuple[int, ...]:
-        """Results without axes that take over no argument: they are returned as NumPy's scalars."""
-        results = self.executable.program.results
-        return tuple(
-            k for k, type in enumerate(results) if not type.shape and k not in self.requested.offered
-        )
 
     def signature(self, sliced: frozenset[int] | None) -> Signature | None:
         """How compiled code calls the program, once or (with ``sliced`` leaves) for a run of steps, if it can."""
