@@ -153,6 +153,20 @@ class Integers:
         by_zero, _, remainder = self._divided(x, y)
         return remainder if by_zero is None else self.select(by_zero, self.number(0), remainder)
 
+    def divided_below(self, x: str, divisor: int, end: int) -> tuple[str, str]:
+        """Quotient and remainder by a constant of a number that is below ``end``, 2³¹ or less, and not negative.
+
+        With ``m = ⌊2^s / d⌋ + 1`` and ``e = m d - 2^s`` the quotient is ``⌊m x / 2^s⌋`` where ``e x < 2^s`` (Granlund
+        and Montgomery, 1994). LLVM finds no such product for vectors of 64-bit integers, and divides lane by lane.
+        """
+        if self.count == 1 or divisor & (divisor - 1) == 0:
+            return self.do("udiv", x, divisor), self.do("urem", x, divisor)
+        shift = divisor.bit_length()
+        while (divisor - (1 << shift) % divisor) * end > 1 << shift:
+            shift += 1
+        quotient = self.do("lshr", self.do("mul", x, (1 << shift) // divisor + 1), shift)
+        return quotient, self.do("sub", x, self.do("mul", quotient, divisor))
+
     def left_shift(self, x: str, y: str) -> str:
         """``x · 2^y``"""
         return self._shifted("shl", x, y)

@@ -16,7 +16,7 @@ from functools import reduce
 import numpy as np
 
 from pullback.compiler.codegen.halves import half_bits, half_value
-from pullback.compiler.codegen.integers import COMPARISONS, comparison, integer_function
+from pullback.compiler.codegen.integers import COMPARISONS, Integers, comparison, integer_function
 from pullback.compiler.codegen.types import (
     constants,
     convert,
@@ -49,6 +49,7 @@ from pullback.loops import (
     rare_case,
     walk,
 )
+from pullback.loops.arithmetic import as_index, bounds
 from pullback.loops.fixed import INDEX_ARITHMETIC, fixed_value
 
 __all__ = ["LaneGroup", "Place", "Values"]
@@ -432,6 +433,9 @@ class Values:
             return self.f.value(f"{comparison(name, taken)} {kind} {operands[0]}, {operands[1]}")
         if name in ("isnan", "isinf", "isfinite"):
             return self._question(name, operands[0], kind, count)
+        if name in ("floor_divide", "remainder") and (known := _divided_place(expression)) is not None:
+            quotient, remainder = Integers(self.f, taken, count).divided_below(operands[0], *known)
+            return quotient if name == "floor_divide" else remainder
         if name == "divide" and count > 1 and taken.kind == "f" and _may_be_filled(expression.operands[1]):
             operands = [operands[0], self._hidden(operands[1], kind)]
         return self.elementwise(name, operands, taken, count)
@@ -533,3 +537,14 @@ def _taken_in(parts: Collection[Expression]) -> set[Expression]:
     links = {link for part in parts for link in _links(part)}
     chained = {operand for part in parts if part in links or _links(part) for operand in part.operands}
     return products | {p for p in chained if users[p] == 1 and (p in links or isinstance(p, Load))}
+
+
+def _divided_place(expression: Apply) -> tuple[int, int] | None:
+    """The constant that a place which is never negative is divided by, and what it is below: 2³¹ or less."""
+    index, divisor = expression.operands
+    if expression.dtype != _INT64 or not isinstance(divisor, Literal) or divisor.value <= 0:
+        return None
+    known = bounds(as_index(index))
+    if known is None or known[0] < 0 or known[1] >= 1 << 31:
+        return None
+    return int(divisor.value), known[1] + 1
