@@ -52,6 +52,7 @@ def test_turns_apart(name):
     [
         (Store(Y, at(15, 3, 0), ONE), [(0, 0, 1)]),
         (Store(Y, at(1, 1, 8), ONE), [(1, -1, 0)]),
+        (Store(Y, at(4, 1, 20), ONE), [(1, -1, 0)]),
         (Store(Y, at(3, 0, 1), ONE), [(0, 1, 0)]),
         (Store(Y, at(15, 3, 1, constant=15), Load(Y, at(15, 3, 1))), [(1, 0, 0)]),
         (Store(Y, at(15, 3, 1), Load(Y, at(15, 3, 1, constant=15))), [(1, 0, 0)]),

@@ -90,6 +90,8 @@ def _directions(axes: Sequence[Axis], store: Store, other: Store | Load) -> list
 
     With the other turn ``d`` further on, its place less the store's is a sum of terms, which must be able to be zero.
     """
+    if _apart(axes, store, other):
+        return []
     mine, its = store.offset.coefficient, other.offset.coefficient
     constant = other.offset.constant - store.offset.constant
     turns: list[_Term] = [(its(axis) - mine(axis), 0, axis.extent - 1) for axis in axes]
@@ -99,27 +101,38 @@ def _directions(axes: Sequence[Axis], store: Store, other: Store | Load) -> list
     computed = [*store.dynamic, *(part for part in other.dynamic if part not in store.dynamic)]
     order = sorted(axes, key=lambda axis: -abs(its(axis)))
     found = set[tuple[int, ...]]()
-
-    def decide(signs: dict[Axis, int]) -> None:
-        """Add what the axes that have a sign yet leave possible."""
+    undecided: list[dict[Axis, int]] = [{}]
+    while undecided:
+        signs = undecided.pop()  # those of some axes, the first in order
         terms = [*turns, *((its(axis), *_distances(axis, signs.get(axis))) for axis in axes)]
         for part in computed:
             same = part in store.dynamic and part in other.dynamic
             if not same or any(signs.get(axis, 1) for axis in part[0].axes):
                 terms.append((part[1], -math.inf, math.inf))
         if not _may_be_zero(constant, [term for term in terms if term[0]]):
-            return
-        if len(signs) == len(order):
+            continue
+        if len(signs) < len(order):
+            axis = order[len(signs)]
+            undecided += [{**signs, axis: sign} for sign in ((0, 1, -1) if axis.extent > 1 else (0,))]
+        elif any(signs.values()):
             made = tuple(signs[axis] for axis in axes)
-            if any(made):
-                found.add(max(made, tuple(-sign for sign in made)))
-            return
-        axis = order[len(signs)]
-        for sign in (0, 1, -1) if axis.extent > 1 else (0,):
-            decide({**signs, axis: sign})
-
-    decide({})
+            found.add(max(made, tuple(-sign for sign in made)))
     return sorted(found, key=lambda signs: (sum(map(abs, signs)), signs))
+
+
+def _apart(axes: Sequence[Axis], store: Store, other: Store | Load) -> bool:
+    """Whether every turn has its own element, which both use: the steps of an axis leap over those of all smaller ones.
+
+    So it is with most stores, and with what they read in place; nothing else is asked of them.
+    """
+    if store.offset != other.offset or store.dynamic or other.dynamic:
+        return False
+    reach = 0
+    for axis, step in sorted(store.offset.terms, key=lambda term: abs(term[1])):
+        if abs(step) <= reach:
+            return False
+        reach += abs(step) * (axis.extent - 1)
+    return all(axis.extent == 1 or store.offset.coefficient(axis) for axis in axes)
 
 
 def _distances(axis: Axis, sign: int | None) -> tuple[int, int]:
