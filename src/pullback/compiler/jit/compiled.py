@@ -25,6 +25,7 @@ from pullback.compiler.jit.request import ClosesOver, Request, Settings
 from pullback.compiler.jit.retraces import note_retrace
 from pullback.compiler.jit.specialised import Latest, Specialised
 from pullback.compiler.programs.budget import budget_bytes, within
+from pullback.compiler.programs.collector import young_collections_only
 from pullback.compiler.programs.executable import Report, Requested, make_executable
 from pullback.compiler.programs.nans import explain_nan, has_nan
 from pullback.compiler.runtime.exported import CFunction
@@ -375,6 +376,7 @@ class Compiled(_CalledAtOnce[P, R]):
                 self.__name__, list(dict.fromkeys(known)), structure, types, self.settings.max_traces
             )
 
+    @young_collections_only()
     def _compile(self, structure: Structure, types: tuple[Type, ...], sized: Sized | None) -> Specialised:
         def request() -> Requested:
             return self._requested(structure, types) if sized is None else sized.again()

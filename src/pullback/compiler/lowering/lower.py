@@ -155,6 +155,7 @@ class Lowered:
                     self._copy(node, known)
             written.add(known)
             self.outputs.append(known)
+        self._operands.clear()  # each holds this, and is held by it
         return self
 
     def _store(self, node: Operation, buffer: Buffer) -> None:
