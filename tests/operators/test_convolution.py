@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import Graph, Type, Variable, constant
+from pullback.graph import Graph, Operation, Type, Variable, constant
 from pullback.interpreter import evaluate
 from pullback.operators.convolution import convolve, transposed_convolve, window_count
 from pullback.testing import OperatorCase, operator_cases
@@ -117,6 +117,17 @@ def test_transposed_convolutions_are_sums_of_windows(count, size, stride, dilati
     node = transposed_convolve(constant(x), constant(w), **layouts, **settings)
     (found,) = evaluate(Graph((), (node,)), [])
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_transposed_convolution_of_single_elements_is_a_product():
+    """Of nothing but the window: no element of it meets the zeros around an image."""
+    x, w = (Variable(Type(np.dtype(np.float32), shape)) for shape in ((8, 1, 5, 1), (6, 5, 4, 3)))
+    layouts = {"x_layout": "b0c1", "w_layout": "oc01", "out_layout": "bo01"}
+    settings = {"strides": (2, 5), "dilations": (1, 1), "low": (0, -1), "high": (0, 0)}
+    node = transposed_convolve(x, w, **layouts, **settings)
+    made = [each.operator.name for each in Graph((x, w), (node,)).nodes() if isinstance(each, Operation)]
+    assert sorted(made) == ["contract", "reshape", "slice"]
+    assert node.shape == (8, 6, 4, 2)
 
 
 def test_window_count():

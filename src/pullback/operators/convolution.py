@@ -22,6 +22,7 @@ from pullback.operators.complex_parts import bilinear
 from pullback.operators.elementwise import filled
 from pullback.operators.interleave import interleave, part_shape, places
 from pullback.operators.logic import rarely, spoilt, unlikely
+from pullback.operators.products import contract
 from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
 from pullback.operators.varying import AtCapacity, Padding, named_axes, refuse_named
 
@@ -219,8 +220,12 @@ def transposed_convolve(
     they are put between each other. Where the parts are many they are outputs of one convolution instead, side by side
     before they are put between each other.
 
+    Of a single element, as where a window has seen the whole image, it is a product.
+
     Source: Shi et al., *Is the deconvolution layer the same as a convolutional layer?*, 2016.
     """
+    if all(extent == 1 for label, extent in zip(x_layout, x.shape) if label.isdigit()):
+        return _of_single_elements(x, w, x_layout, w_layout, out_layout, dilations, low, high)
     if math.prod(strides) > MOST_CONVOLUTIONS:
         return _in_many_phases(
             x, w, x_layout=x_layout, w_layout=w_layout, out_layout=out_layout,
@@ -264,6 +269,33 @@ def transposed_convolve(
             )
         )
     return interleave(*parts, strides=steps, shape=shape) if len(parts) > 1 else parts[0]
+
+
+def _of_single_elements(
+    x: Node,
+    w: Node,
+    x_layout: str,
+    w_layout: str,
+    out_layout: str,
+    dilations: Widths,
+    low: Widths,
+    high: Widths,
+) -> Node:
+    """The multiples of one window for each sample."""
+    apart, before, after = (
+        [int(widths[int(label)]) if label.isdigit() else other for label in w_layout]
+        for widths, other in ((dilations, 1), (low, 0), (high, 0))
+    )
+    if any(step > 1 for step in apart):  # which leaves zeros behind the last element, too
+        w, after = dilated(w, apart), [width + 1 - step for width, step in zip(after, apart)]
+    kept = [k for k, label in enumerate(x_layout) if not label.isdigit()]
+    return contract(
+        reshape(x, shape=tuple(x.shape[k] for k in kept)),
+        framed(w, before, after),
+        a_labels=tuple(ord(x_layout[k]) for k in kept),
+        b_labels=tuple(map(ord, w_layout)),
+        out_labels=tuple(map(ord, out_layout)),
+    )
 
 
 @dataclass(frozen=True)
