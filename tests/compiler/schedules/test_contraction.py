@@ -1,4 +1,4 @@
-"""Which kernels are products."""
+"""Which kernels are products, and in which order their tiles are made."""
 
 from __future__ import annotations
 
@@ -53,9 +53,25 @@ def test_parts_of_an_operand_stay_in_the_second_cache(second_cache, order, large
     product = Reduce("add", (over,), Apply("multiply", factors, FLOAT), FLOAT)
     made = load("y", axes)
     kernel = Kernel(tuple(axes), (Store(made.buffer, made.offset, product),))
-    schedule = schedule_contraction(
-        kernel, 8, Processor("generic", "", "x86_64", 32, 16, l2_bytes=second_cache)
-    )
+    target = Processor("generic", "", "x86_64", 32, 16, l2_bytes=second_cache, tile_bytes=16_384)
+    assert loops_of(kernel, target).replace("k", "") == order
+
+
+@pytest.mark.parametrize(("side", "order"), [(88, "bohw"), (89, "bhwo")])
+def test_channels_go_round_the_lines_of_an_image_that_the_nearest_cache_holds(side, order):
+    """Windows of 3 x 3 read 90 x 90 elements, 32,400 bytes, or 91 x 91; they overlap, and each counts once."""
+    b, o, h, w, *window = (Axis(name, n) for name, n in zip("bohwrs", (2, 64, side, side, 3, 3)))
+    lines, columns = (Affine.of(axis) + Affine.of(tap) for axis, tap in zip((h, w), window))
+    image = load_at(Buffer("x", FLOAT, (2, side + 2, side + 2)), [Affine.of(b), lines, columns])
+    weight = load_at(Buffer("w", FLOAT, (64, 3, 3)), [*map(Affine.of, (o, *window))])
+    product = Reduce("add", tuple(window), Apply("multiply", (image, weight), FLOAT), FLOAT)
+    made = load_at(Buffer("y", FLOAT, (2, 64, side, side)), [*map(Affine.of, (b, o, h, w))])
+    kernel = Kernel((b, o, h, w), (Store(made.buffer, made.offset, product),))
+    assert loops_of(kernel, Processor("generic", "", "x86_64", 32, 16)) == order
+
+
+def loops_of(kernel: Kernel, target: Processor) -> str:
+    """The axes of the loops over tiles, the outermost first."""
+    schedule = schedule_contraction(kernel, 8, target)
     assert isinstance(schedule, TiledContraction)
-    loops = "".join(level.axis.name for level in schedule.nest.levels if level.strips)
-    assert loops.replace("k", "") == order
+    return "".join(level.axis.name for level in schedule.nest.levels if level.strips)

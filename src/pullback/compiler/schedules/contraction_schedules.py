@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -92,8 +92,9 @@ def schedule_contraction(kernel: Kernel, lanes: int, target: Processor) -> Contr
 def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, target: Processor) -> Nest:
     """Loops over bands, rows and groups of columns of a tile; the columns may be outermost.
 
-    Of an operand that the second cache does not hold a part at a time is used by all rows that it is the same for; if
-    neither is held, of the right one.
+    Rows go round what the left operand does not have, such as the lines of an image, if the nearest cache holds all
+    that is read there of the right one: results are written along memory then. Of an operand that the second cache does
+    not hold a part at a time is used by all rows that it is the same for; if neither is held, of the right one.
     """
     columns, first = product.columns, product.rows[0]
     nest = parallelise(nest_of(kernel), first)
@@ -104,8 +105,15 @@ def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, target:
         nest = keep(split(nest, axis, strips), axis)
     rows = [axis for axis, _ in kept]
     outer = [axis for axis in product.rows if axis not in rows]
-    outer, inner = ([*outer, columns], rows) if _by_columns(product, target) else (outer, [*rows, columns])
-    for loads in ([pair.left for pair in product.pairs], [pair.right for pair in product.pairs]):
+    lefts, rights = ([getattr(pair, side) for pair in product.pairs] for side in ("left", "right"))
+    shared = [axis for axis in outer if axis is first or any(axis in load.axes for load in lefts)]
+    if first in outer and _bytes_read(rights, shared) <= target.tile_bytes:
+        outer, inner = shared, [*rows, *(axis for axis in outer if axis not in shared), columns]
+    elif _by_columns(product, target):
+        outer, inner = [*outer, columns], rows
+    else:
+        inner = [*rows, columns]
+    for loads in (lefts, rights):
         if _bytes_read(loads, [first]) >= STAYING * target.l2_bytes:
             parts = {axis for load in loads for axis in (first, *load.axes)}
             outer.sort(key=lambda axis: axis not in parts)
@@ -126,6 +134,12 @@ def _by_columns(product: Contraction, target: Processor) -> bool:
     return along and _bytes_read([pair.right for pair in product.pairs], outer) > target.tile_bytes
 
 
-def _bytes_read(loads: Iterable[Load], outer: Iterable[Axis]) -> int:
+def _bytes_read(loads: Iterable[Load], outer: Sequence[Axis]) -> int:
     """What is read by ``loads`` while the axes ``outer`` stand."""
-    return sum(turns_of(load.axes.difference(outer)) * load.dtype.itemsize for load in loads)
+    return sum(_places(load, outer) * load.dtype.itemsize for load in loads)
+
+
+def _places(load: Load, outer: Sequence[Axis]) -> int:
+    """How many elements are read, at most, while axes stand: those of windows that overlap once."""
+    low, high = load.offset.without(outer).bounds()
+    return min(high - low + 1, turns_of(load.axes.difference(outer)))
