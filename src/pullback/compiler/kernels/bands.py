@@ -14,7 +14,7 @@ Where registers cannot hold all that several rows read, the rows are computed in
 from __future__ import annotations
 
 from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.schedules.cost import LEAST_BANDED, MOST_BANDS, MOST_UNROLLED_FUNCTIONS
+from pullback.compiler.schedules.cost import LEAST_BANDED, MOST_BANDS, MOST_NARROW_BANDS
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.loops import Affine, Axis, Kernel, Load, Reduce, in_strips, turns_of, walk
 from pullback.loops.chains import chained
@@ -29,9 +29,14 @@ def in_bands(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
     reduce = kernel.only_reduction
     if lane is None or reduce is None or not reduce.adds_floats or turns_of(kernel.axes) < LEAST_BANDED:
         return [kernel]
-    bands = min(MOST_BANDS, MOST_UNROLLED_FUNCTIONS // turns_of(reduce.over))
     rows = next((axis for axis in kernel.axes[1:] if _share(axis, lane, reduce)), None)
-    return [kernel] if rows is None or bands < 2 else _banded(kernel, reduce, rows, bands)
+    if rows is None:
+        return [kernel]
+    narrow = lane.extent <= schedules.lanes(kernel)
+    most, functions = MOST_NARROW_BANDS if narrow else MOST_BANDS
+    most = max(1, min(most, functions // turns_of(reduce.over)))
+    bands = -(-rows.extent // -(-rows.extent // most))
+    return [kernel] if bands < 2 else _banded(kernel, reduce, rows, bands)
 
 
 def _share(rows: Axis, lane: Axis, reduce: Reduce) -> bool:
@@ -39,22 +44,24 @@ def _share(rows: Axis, lane: Axis, reduce: Reduce) -> bool:
     if rows is lane:
         return False
     wide = [e for e in walk(reduce.body) if isinstance(e, Load) and lane in e.axes]
-    return bool(wide) and any(
-        all(e.is_plain and e.offset.coefficient(rows) == e.offset.coefficient(along) > 0 for e in wide)
-        for along in reduce.over
-        if along.extent > 1
-    )
+    return bool(wide) and any(all(_meets(e, rows, along) for e in wide) for along in reduce.over)
+
+
+def _meets(load: Load, rows: Axis, along: Axis) -> bool:
+    """Whether a turn of ``rows`` is as far as some turns of a window, half of it or fewer."""
+    step, turn = load.offset.coefficient(along), load.offset.coefficient(rows)
+    return load.is_plain and 0 < step <= turn <= step * along.extent // 2 and turn % step == 0
 
 
 def _banded(kernel: Kernel, reduce: Reduce, rows: Axis, bands: int) -> list[Kernel]:
     """The kernel with so many turns of ``rows`` and its sum written out, and one of the turns that are left."""
     written_out = kernel.with_reductions(lambda part: chained(part) if part is reduce else part)
     found: list[Kernel] = []
-    for (own, *inside), turn in in_strips(rows, bands):
-        axes = tuple(own if a is rows else a for a in kernel.axes if a is not rows or own.extent > 1)
-        whole, turns = kernel, [turn]
-        if inside:
-            whole, turns = written_out, [turn.replace({inside[0]: Affine((), k)}) for k in range(bands)]
+    for (*strips, inside), turn in in_strips(rows, bands):
+        kept = [strip for strip in strips if strip.extent > 1]
+        axes = tuple(own for axis in kernel.axes for own in (kept if axis is rows else [axis]))
+        whole = written_out if inside.extent > 1 else kernel
+        turns = (turn.replace({inside: Affine((), k)}) for k in range(inside.extent))
         parts = (whole.over(axes, {rows: each}) for each in turns)
         found.append(Kernel(axes, tuple(store for part in parts for store in part.stores)))
     return found

@@ -458,8 +458,11 @@ MASKED_ZEROS = 0.5
 BRANCH_CYCLES = 1.0
 """Cycles of a branch that goes as expected."""
 
-LEAST_BANDED, MOST_BANDS = 256, 4
-"""Results from which on rows of a sum over windows are written out, and how many rows together."""
+LEAST_BANDED = 256
+"""Results from which on rows of a sum over windows are written out together."""
+
+MOST_BANDS, MOST_NARROW_BANDS = (4, 256), (8, 400)
+"""How many rows together, and products in them; of single vectors more, whose additions wait for each other."""
 
 MOST_TAPS = 32
 """Summed elements written out at once: with more of them, outer axes of the sum become loops."""
