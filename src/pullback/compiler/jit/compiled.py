@@ -365,7 +365,8 @@ class Compiled(_CalledAtOnce[P, R]):
         known = self._programs.get(key)
         if known is None:
             self._note(structure, types)
-            known = self._programs[key] = self._compile(structure, types, sized)
+            with young_collections_only():
+                known = self._programs[key] = self._compile(structure, types, sized)
         return known, sized
 
     def _note(self, structure: Structure, types: tuple[Type, ...]) -> None:
@@ -376,7 +377,6 @@ class Compiled(_CalledAtOnce[P, R]):
                 self.__name__, list(dict.fromkeys(known)), structure, types, self.settings.max_traces
             )
 
-    @young_collections_only()
     def _compile(self, structure: Structure, types: tuple[Type, ...], sized: Sized | None) -> Specialised:
         def request() -> Requested:
             return self._requested(structure, types) if sized is None else sized.again()
