@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.key.rules import Untold, describe, is_plain, rules_text
+from pullback.compiler.key.rules import is_own, is_plain
 from pullback.compiler.schedules.cost import LARGEST_TABLE
 from pullback.control.host import HostFunction, host_functions
 from pullback.graph import (
@@ -27,16 +27,23 @@ from pullback.graph import (
 __all__ = ["check_sites", "constant_is_code", "graph_key", "held_text", "repeats_one_value"]
 
 
+class Untold(Exception):
+    """Something on which machine code depends, and of which no text tells."""
+
+
 def constant_is_code(value: np.ndarray) -> bool:
-    """Whether a constant's value is part of the code: small ones are, those that repeat one value, and places.
+    """Whether a constant's value is part of the code: small ones are, those that repeat one value, and places."""
+    return _code_of(value) is not None
+
+
+def _code_of(value: np.ndarray) -> np.ndarray | None:
+    """The elements of a constant that code depends on: all, the one that it repeats, or none.
 
     Passes look at places (``gathered_scatters``).
     """
-    return value.size <= SMALL_CONSTANT or _may_be_places(value) or repeats_one_value(value)
-
-
-def _may_be_places(value: np.ndarray) -> bool:
-    return value.dtype == np.int64 and value.size <= LARGEST_TABLE
+    if value.size <= SMALL_CONSTANT or (value.dtype == np.int64 and value.size <= LARGEST_TABLE):
+        return value
+    return value.reshape(-1)[:1] if repeats_one_value(value) else None
 
 
 def repeats_one_value(value: np.ndarray) -> bool:
@@ -83,7 +90,10 @@ def _lines(graph: Graph, donated: Mapping[int, int]) -> list[str]:
     lines = [f"donated {sorted(donated.items())}", *map(repr, graph.limits)]
     nodes = every_node(graph)
     lines += _graph_lines(graph, operators, check_sites(nodes), host_functions(nodes))
-    return lines + [rules_text(operator) for _, operator in sorted(operators.items())]
+    # Pullbacks and batching rules do not count: what they gave is in the graph.
+    if not all(is_own((each.type_rule, each.reference, each.lower)) for each in operators.values()):
+        raise Untold
+    return lines
 
 
 def held_text(
@@ -122,18 +132,12 @@ def _graph_lines(
             continue
         numbers[id(node)] = len(numbers)
         if isinstance(node, Constant):
-            value = ""
-            if constant_is_code(node.value):
-                if node.value.size <= SMALL_CONSTANT:
-                    value = node.value.tobytes().hex()
-                elif _may_be_places(node.value):
-                    value = hashlib.sha256(node.value.tobytes()).hexdigest()
-                else:
-                    value = node.value.reshape(-1)[:1].tobytes().hex()
+            part = _code_of(node.value)
+            value = "" if part is None else hashlib.sha256(part.tobytes()).hexdigest()
             lines.append(f"constant {_type(node.type)} {value}")
         elif isinstance(node, Operation):
             if operators.setdefault(node.operator.name, node.operator) is not node.operator:
-                raise Untold(f"two operators named {node.operator.name}")
+                raise Untold
             inputs = [numbers[id(child)] for child in node.inputs]
             site = f" {sites[node.source]}" if node.operator.name in TELLING else ""
             for region in regions(node):
@@ -164,4 +168,6 @@ def _attributes(node: Operation, functions: Mapping[HostFunction, int]) -> str:
         for name, value in sorted(node.attributes.items())
         if not _holds_region(value)
     )
-    return repr(items) if is_plain(items) else describe(items)
+    if not is_plain(items):
+        raise Untold
+    return repr(items)
