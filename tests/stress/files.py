@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gzip
-import hashlib
 import io
 import json
 import multiprocessing
@@ -142,7 +141,7 @@ def _make_files(folder: Path) -> dict[str, bytes]:
     trainer = _trainer()
     trainer.fit((np.ones((8, 2), np.float32), np.ones((8, 3), np.float32)), 2)
     save_checkpoint(trainer, folder / "checkpoint.safetensors")
-    Cache(folder).store("key", Processor.host(), b"object code" * 9, {"phases": [["f", 3]], "name": "a"})
+    Cache(folder).store("key", Processor.host(), (b"object code" * 9, {"phases": [["f", 3]], "name": "a"}))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -224,10 +223,6 @@ def _file(name: str, files: dict[str, bytes], source: random.Random) -> bytes:
         return struct.pack("<Q", len(header)) + header + content[8 + length :]
     if name.endswith(".png") and deeper:
         return _damaged_chunks(content, others, source)
-    if name.endswith(".code") and deeper:
-        mark = content.index(b"\n") + 1
-        body = content[mark + 32 : mark + 64] + _damaged(content[mark + 64 :], others, source)
-        return content[:mark] + hashlib.sha256(body).digest() + body
     if name.endswith(".npy") and deeper:
         header = _damaged(content[10:128], others, source)
         return content[:8] + struct.pack("<H", min(len(header), 65535)) + header + content[128:]

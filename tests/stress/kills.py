@@ -136,7 +136,7 @@ class _Caching:
         while True:
             number += 1
             key = f"key {number % 20}"
-            cache.store(key, self._processor, key.encode() * 2000, {"key": key})
+            cache.store(key, self._processor, (key.encode() * 2000, {"key": key}))
             told(number)
 
     def check(self, told: int) -> int:
@@ -146,8 +146,8 @@ class _Caching:
             entry = cache.load(key, self._processor)
             assert entry is not None or number > told, f"entry {number} is lost"
             if entry is not None:
-                assert entry.object_bytes == key.encode() * 2000 and entry.metadata == {"key": key}
-        cache.store("key 0", self._processor, b"key 0" * 2000, {"key": "key 0"})
+                assert entry == (key.encode() * 2000, {"key": key})
+        cache.store("key 0", self._processor, (b"key 0" * 2000, {"key": "key 0"}))
         return 0  # entries are overwritten: what counts is this process's own
 
 

@@ -29,29 +29,13 @@ from pullback.compiler.runtime.layout import (
     emit_pointer,
     region_function,
 )
-from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec, Scheduled
+from pullback.compiler.runtime.specs import Check, RegionSpec, RepeatSpec, Scheduled
 from pullback.compiler.schedules.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
 from pullback.compiler.schedules.lanes import lanes_of
-from pullback.graph import Source, results
+from pullback.graph import results
 from pullback.loops import Apply, Buffer, Kernel
 
-__all__ = ["Check", "Emitted", "emit_program"]
-
-
-@dataclass(frozen=True)
-class Check:
-    """An index check: what it is of, the least index allowed, the axis' extent, and the line that asks for it.
-
-    ``shape`` is that of the array that the index is read from, ``()`` where it is computed from none; ``loops`` are the
-    numbers of turns of the loops around it, the outermost first, and whether each goes from the last step to the first.
-    """
-
-    what: str
-    low: int
-    extent: int
-    source: Source | None
-    shape: tuple[int, ...]
-    loops: tuple[tuple[int, bool], ...] = ()
+__all__ = ["Emitted", "emit_program"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +48,7 @@ class Emitted:
     """What each failure code (from 1) means."""
     scratch_bytes: int
     """Private memory that a chunk needs."""
-    calls: tuple[HostCall, ...] = ()
+    calls: tuple[HostCall, ...]
     """The calls out of the program, by the numbers that the code has for them."""
 
     @property

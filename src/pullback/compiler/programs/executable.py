@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import itertools
 import math
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,17 +24,15 @@ from pullback.compiler.runtime.engine import Loaded, assembly, rest
 from pullback.compiler.runtime.layout import TURN_SHIFT
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.program import Program, working_bytes, working_threads
-from pullback.compiler.runtime.specs import Failure, RegionSpec, RepeatSpec, Scheduled
+from pullback.compiler.runtime.specs import Failure
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
-from pullback.control.host import HostFunction, host_functions, with_host_calls
+from pullback.control.host import host_functions, with_host_calls
 from pullback.control.schedules import Levels
 from pullback.graph import (
     Constant,
     Graph,
-    Node,
-    Source,
     Type,
     every_node,
     format_graph,
@@ -49,7 +44,6 @@ from pullback.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from pullback.compiler.build import Built, Stage, Watch
-    from pullback.compiler.lowering.items import HostCall
 
 __all__ = ["Executable", "Need", "Report", "Requested", "decided", "make_executable", "needed"]
 
@@ -171,12 +165,9 @@ def make_executable(
     if flush_subnormals:
         processor = replace(processor, flush_subnormals=True)
     key = graph_key(graph, offered)
-    entry = default_cache().load(key, processor)
-    if entry is not None:
-        metadata = entry.metadata
-        ends = [0, *itertools.accumulate(metadata["objects"])]
-        objects = [entry.object_bytes[start:end] for start, end in itertools.pairwise(ends)]
-    else:
+    made = default_cache().load(key, processor)
+    cached = made is not None
+    if not cached:
         with Compilation(processor) as compilation, shown_progress() as tell:
             compilation.begin(machine)  # all programs need it, and building this one takes a while
 
@@ -191,10 +182,11 @@ def make_executable(
 
             built = _builder().build(graph, offered, processor, watch=seen, ready=ready)
             objects = compilation.objects(tell)
-        metadata = {**_metadata(graph, built), "objects": [len(data) for data in objects]}
-        default_cache().store(key, processor, b"".join(objects), metadata)
+        made = objects, _metadata(graph, built)
+        default_cache().store(key, processor, made)
+    objects, metadata = made
     machine()  # what it calls must be there
-    code = Loaded(objects, processor, cached=entry is not None)
+    code = Loaded(objects, processor, cached)
     program = _program(graph, whole, offered, code, metadata, watch_result, names)
     rest()
     return Executable(graph, program, time.perf_counter() - start, levels)
@@ -223,95 +215,47 @@ def needed(made: Requested) -> Need:
 
 
 def decided(made: Requested, budget: int, decide: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What ``decide()`` says, as JSON, for a program and a budget of memory; from the code cache if it is known there.
+    """What ``decide()`` says for a program and a budget of memory; from the code cache if it is known there.
 
     The program is that of what its scans say by themselves.
     """
     processor, text = _this_processor(), graph_key(with_parts(without_rules(made.graph)), made.offered)
     key = None if text is None else f"budget {budget} for {working_threads(processor)} threads\n{text}"
-    entry = default_cache().load(key, processor)
-    if entry is not None:
-        return entry.metadata
-    decision = decide()
-    default_cache().store(key, processor, b"", decision)
+    decision: Mapping[str, Any] | None = default_cache().load(key, processor)
+    if decision is None:
+        decision = decide()
+        default_cache().store(key, processor, decision)
     return decision
 
 
 def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
-    """What the runtime must know beside the code, as JSON."""
-    nodes = every_node(graph)
-    positions = {id(node.value): k for k, node in enumerate(nodes) if isinstance(node, Constant)}
-    sites, functions = check_sites(nodes), host_functions(nodes)
-    return {
-        "regions": [astuple(step) for step in built.emitted.regions],
-        "needs": {
-            "arena_bytes": built.plan.arena_bytes,
-            "scratch_bytes": built.emitted.scratch_bytes,
-            "cost": built.nanoseconds,
-            "saving": built.saving,
-        },
-        "checks": [
-            [check.what, check.low, check.extent, sites.get(check.source), list(check.shape), check.loops]
-            for check in built.emitted.checks
-        ],
-        "calls": [_call(call, functions, sites) for call in built.emitted.calls],
-        "constants": [
-            positions[id(value)] if id(value) in positions else _written(value) for value in built.constants
-        ],
-    }
-
-
-def _call(
-    call: HostCall, functions: Mapping[HostFunction, int], sites: Mapping[Source | None, int]
-) -> list[Any]:
-    """A call out of the program as JSON: which function, where it is written, and its types.
+    """What the runtime must know beside the code; lines, functions and constants of the graph by their numbers.
 
     A routine that a pass has made is none of the graph's functions; it is part of the program.
     """
-    types = [
-        [[str(x.dtype), list(x.shape)] for x in nodes] for nodes in (call.node.inputs, results(call.node))
-    ]
-    return [functions.get(call.node.attributes["function"]), sites.get(call.node.source), *types]
-
-
-def _bound(
-    row: Sequence[Any], functions: Sequence[HostFunction], lines: Sequence[Source | None]
-) -> BoundCall | int:
-    """What a program calls: in Python, or at an address of this process."""
-    number, site, given, made = row
-    if number is None:
-        return 0
-    function: HostFunction = functions[number]
-    if function.routine is not None:
-        return function.routine.address or 0
-    inputs, outputs = (
-        [Type(np.dtype(dtype), tuple(shape)) for dtype, shape in each] for each in (given, made)
-    )
-    return BoundCall(function, inputs, outputs, None if site is None else lines[site])
-
-
-def _read_step(row: Sequence[Any]) -> Scheduled:
-    """A step of the schedule."""
-    if isinstance(row[0], int):
-        return RepeatSpec(row[0], [_read_step(inner) for inner in row[1]])
-    return RegionSpec(*row)
-
-
-def _written(value: np.ndarray) -> list[Any]:
-    """A constant that a pass has made, as JSON; most are small, and large ones are tables of places."""
-    packed = base64.b85encode(zlib.compress(value.tobytes()))
-    return [str(value.dtype), list(value.shape), packed.decode("ascii")]
-
-
-def _constant(nodes: list[Node], found: int | list[Any]) -> np.ndarray:
-    """The value of a constant: at its place among the graph's nodes, or written out."""
-    if isinstance(found, int):
-        node = nodes[found]
-        assert isinstance(node, Constant)
-        return node.value
-    dtype, shape, packed = found
-    value: np.ndarray = np.frombuffer(zlib.decompress(base64.b85decode(packed)), dtype).reshape(shape)
-    return value
+    nodes = every_node(graph)
+    positions = {id(node.value): k for k, node in enumerate(nodes) if isinstance(node, Constant)}
+    sites, functions, emitted = check_sites(nodes), host_functions(nodes), built.emitted
+    return {
+        "regions": emitted.regions,
+        "needs": {
+            "arena_bytes": built.plan.arena_bytes,
+            "scratch_bytes": emitted.scratch_bytes,
+            "cost": built.nanoseconds,
+            "saving": built.saving,
+        },
+        "checks": [(replace(check, source=None), sites.get(check.source)) for check in emitted.checks],
+        "calls": [
+            (
+                functions.get(node.attributes["function"]),
+                sites.get(node.source),
+                [x.type for x in node.inputs],
+                [x.type for x in results(node)],
+            )
+            for node in (call.node for call in emitted.calls)
+        ],
+        "constants": [positions.get(id(value), value) for value in built.constants],
+    }
 
 
 def _program(
@@ -325,32 +269,42 @@ def _program(
 ) -> Program:
     """The program of ``graph`` with the arguments and results of ``whole``, which may be complex."""
     nodes = every_node(graph)
-    constants = [_constant(nodes, found) for found in metadata["constants"]]
     lines, functions = list(check_sites(nodes)), list(host_functions(nodes))
 
     def explain(failure: Failure) -> Exception:
-        what, low, extent, site, shape, loops = metadata["checks"][failure.code - 1]
-        turn, position = divmod(failure.position, 1 << TURN_SHIFT) if loops else (0, failure.position)
-        place = _place(position, tuple(shape)) if shape else ()
-        error = range_error(what, failure.value, low, extent, place)
+        check, site = metadata["checks"][failure.code - 1]
+        turn, position = divmod(failure.position, 1 << TURN_SHIFT) if check.loops else (0, failure.position)
+        place = _place(position, check.shape) if check.shape else ()
+        error = range_error(check.what, failure.value, check.low, check.extent, place)
         source = None if site is None else lines[site]
         error = error if source is None else error.extended(f"at {source}", source=source)
-        for trips, reverse in reversed(loops):
+        for trips, reverse in reversed(check.loops):
             turn, step = divmod(turn, trips)
             error = error.extended(f"in step {trips - 1 - step if reverse else step} of {trips}")
         return error
+
+    def bound(
+        number: int | None, site: int | None, inputs: list[Type], outputs: list[Type]
+    ) -> BoundCall | int:
+        """What the program calls: in Python, or at an address of this process."""
+        if number is None:
+            return 0
+        function = functions[number]
+        if function.routine is not None:
+            return function.routine.address or 0
+        return BoundCall(function, inputs, outputs, None if site is None else lines[site])
 
     return Program(
         code,
         arguments=[variable.type for variable in whole.inputs],
         results=[node.type for node in whole.outputs],
         donated=donated,
-        regions=[_read_step(row) for row in metadata["regions"]],
-        constants=constants,
+        regions=metadata["regions"],
+        constants=[nodes[each].value if isinstance(each, int) else each for each in metadata["constants"]],
         **metadata["needs"],
         watch_result=watch_result,
         explain=explain,
-        calls=[_bound(row, functions, lines) for row in metadata["calls"]],
+        calls=[bound(*call) for call in metadata["calls"]],
         names=names,
     )
 

@@ -1,10 +1,10 @@
-"""The code cache on disk: object code and what must be known about it, private to its user.
+"""The code cache on disk: programs, and other things that take long to find out, private to its user.
 
 An entry is one file, ``<SHA-256 of the key>.code``: a mark, a SHA-256 over everything after it, the
-key's own hash, the length of the metadata, the metadata as JSON, the object code. It is written
+key's own hash, and what is kept, pickled. It is written
 beside its place and renamed, so other processes see all of it or nothing. An entry that is damaged,
 truncated or unreadable is as good as none, and a folder that cannot be written is a cache that
-keeps nothing. A folder that others may write to is refused.
+keeps nothing. A folder that others may write to is refused: what lies there is run.
 
 The folder is opened once for each use, and what was opened is what is checked and used: where others may
 write to the folder that it stands in, they may put another one into its place at any moment. Files in it
@@ -16,12 +16,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
+import pickle
 import stat
-import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from pullback.errors import CacheError
 from pullback.files import create_temporary, remove_leftovers
 from pullback.sources import package_digest, unchanged
 
-__all__ = ["Cache", "Entry", "default_cache"]
+__all__ = ["Cache", "default_cache"]
 
 _MARK = b"PULLBACK CODE 1\n"
 _HASH_BYTES = 32
@@ -51,14 +50,6 @@ _READ = (
 )
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Object code and its metadata (whatever the compiler stored as JSON)."""
-
-    object_bytes: bytes
-    metadata: dict[str, Any]
-
-
 class Cache:
     """Entries in ``folder``, at most ``limit_bytes`` of them; those unused for longest go first.
 
@@ -69,9 +60,9 @@ class Cache:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cache = Cache(Path(folder) / "code")
-    ...     cache.store("program 1", Processor.host(), b"object code", {"regions": 2})
-    ...     entry = cache.load("program 1", Processor.host())
-    >>> entry.object_bytes, entry.metadata
+    ...     cache.store("program 1", Processor.host(), (b"object code", {"regions": 2}))
+    ...     value = cache.load("program 1", Processor.host())
+    >>> value
     (b'object code', {'regions': 2})
     """
 
@@ -80,8 +71,8 @@ class Cache:
         self.limit_bytes = limit_bytes
         self._stores = 0
 
-    def load(self, key: str | None, processor: Processor | None) -> Entry | None:
-        """The entry stored under ``key`` for this processor and these library versions, if it is whole.
+    def load(self, key: str | None, processor: Processor | None) -> Any:
+        """What is stored under ``key`` for this processor and these library versions, if it is whole; else None.
 
         Without a processor it is for any, and any version of LLVM.
         """
@@ -90,13 +81,11 @@ class Cache:
                 return folder.read(_digest(key, processor), self.limit_bytes)
         return None
 
-    def store(
-        self, key: str | None, processor: Processor | None, object_bytes: bytes, metadata: Mapping[str, Any]
-    ) -> None:
-        """Keep an entry; without permission or space, or of a compiler edited meanwhile, nothing happens."""
+    def store(self, key: str | None, processor: Processor | None, value: Any) -> None:
+        """Keep a value; without permission or space, or of a compiler edited meanwhile, nothing happens."""
         with contextlib.suppress(OSError), self._opened() as folder:
             if key is not None and unchanged():
-                self._write(folder, _digest(key, processor), object_bytes, metadata)
+                self._write(folder, _digest(key, processor), value)
 
     def learn_processor(self) -> None:
         """Have the processor described by what an earlier process has kept, or keep it for later ones.
@@ -107,17 +96,15 @@ class Cache:
         if machine is None:
             return
         key = f"what {_llvm_files()} says of {machine}"
-        entry = self.load(key, None)
-        if entry is not None:
-            tell(entry.metadata)
+        known = self.load(key, None)
+        if known is not None:
+            tell(known)
         else:
-            self.store(key, None, b"", told_by_llvm())
+            self.store(key, None, told_by_llvm())
 
-    def _write(
-        self, folder: _Folder, digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]
-    ) -> None:
+    def _write(self, folder: _Folder, digest: bytes, value: Any) -> None:
         with contextlib.suppress(OSError):
-            folder.write(digest, object_bytes, metadata)
+            folder.write(digest, value)
         if self._stores % 16 == 0:  # reading the folder each time would cost more than it keeps in bounds
             remove_leftovers(folder.path(_TEMPORARY), folder.handle)
             folder.trim(self.limit_bytes)
@@ -164,8 +151,8 @@ class _Folder:
         """The path of a file in it, to be used with the handle."""
         return name if self.handle is not None else str(self.name / name)
 
-    def read(self, digest: bytes, most: int) -> Entry | None:
-        """The entry of this digest, if there is a whole one of at most so many bytes."""
+    def read(self, digest: bytes, most: int) -> Any:
+        """What the entry of this digest holds, if there is a whole one of at most so many bytes."""
         path = self.path(_file_name(digest))
 
         def opened(name: str, _: int) -> int:
@@ -175,19 +162,19 @@ class _Folder:
             state = os.fstat(file.fileno())
             if not _private(state) or state.st_size > most:
                 return None
-            entry = _unpack(file.read(state.st_size), digest)
-            if entry is not None:
+            value = _unpack(file.read(state.st_size), digest)
+            if value is not None:
                 with contextlib.suppress(OSError):  # used now: the last to be removed
                     os.utime(file.fileno() if os.utime in os.supports_fd else path)
-            return entry
+            return value
         return None
 
-    def write(self, digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]) -> None:
+    def write(self, digest: bytes, value: Any) -> None:
         """Keep an entry, or raise ``OSError`` with nothing changed."""
         file, temporary = create_temporary(self.path(_TEMPORARY), 0o600, self.handle)
         try:
             with file as opened:
-                opened.write(_pack(digest, object_bytes, metadata))
+                opened.write(_pack(digest, value))
                 opened.flush()
                 if os.name == "nt":  # where no open file can be renamed
                     opened.close()
@@ -258,26 +245,13 @@ def _cache_in(folder: Path | None) -> Cache:
 
 @functools.lru_cache(maxsize=1)
 def _llvm_files() -> str:
-    """Which llvmlite this is, told without loading the library."""
+    """Which llvmlite this is, told by its files without loading the library."""
     import llvmlite
 
-    return (
-        f"llvmlite {llvmlite.__version__} {_files(Path(llvmlite.__file__).parent, ('.so', '.dylib', '.dll'))}"
-    )
-
-
-def _files(root: Path, suffixes: tuple[str, ...]) -> str:
-    """A digest of the names, sizes and times of the files below ``root`` that end so."""
-    found, folders = [], [str(root)]
-    for folder in folders:
-        with contextlib.suppress(OSError), os.scandir(folder) as listing:
-            for item in listing:
-                if item.is_dir(follow_symlinks=False):
-                    folders.append(item.path)
-                elif item.name.endswith(suffixes):
-                    state = item.stat()
-                    found.append(f"{item.path[len(folders[0]) :]} {state.st_size} {state.st_mtime_ns}")
-    return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
+    with os.scandir(Path(llvmlite.__file__).parent / "binding") as listing:
+        states = {item.name: item.stat() for item in listing if item.is_file()}
+    files = sorted((name, state.st_size, state.st_mtime_ns) for name, state in states.items())
+    return f"llvmlite {llvmlite.__version__} {files}"
 
 
 def _digest(key: str, processor: Processor | None) -> bytes:
@@ -286,26 +260,13 @@ def _digest(key: str, processor: Processor | None) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _pack(digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]) -> bytes:
-    description = json.dumps(metadata).encode()
-    body = digest + struct.pack("<Q", len(description)) + description + object_bytes
+def _pack(digest: bytes, value: Any) -> bytes:
+    body = digest + pickle.dumps(value)
     return _MARK + hashlib.sha256(body).digest() + body
 
 
-def _unpack(data: bytes, digest: bytes) -> Entry | None:
-    start, after = len(_MARK) + _HASH_BYTES, len(_MARK) + 2 * _HASH_BYTES + 8
-    view = memoryview(data)
-    if len(data) < after or data[: len(_MARK)] != _MARK:
-        return None
-    if hashlib.sha256(view[start:]).digest() != data[len(_MARK) : start]:
-        return None
-    if data[start : start + _HASH_BYTES] != digest:  # a whole entry, but another one's file under this name
-        return None
-    (length,) = struct.unpack_from("<Q", data, after - 8)
-    if length > len(data) - after:
-        return None
-    try:
-        metadata = json.loads(data[after : after + length])
-    except (ValueError, RecursionError):
-        return None
-    return Entry(data[after + length :], metadata) if isinstance(metadata, dict) else None
+def _unpack(data: bytes, digest: bytes) -> Any:
+    start = len(_MARK) + _HASH_BYTES
+    head = _MARK + hashlib.sha256(memoryview(data)[start:]).digest() + digest
+    # A whole entry may be another one's file under this name.
+    return pickle.loads(memoryview(data)[len(head) :]) if data.startswith(head) else None

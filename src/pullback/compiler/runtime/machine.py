@@ -31,12 +31,10 @@ class Machine:
             }
         )
         key = f"machine code of all programs, Python {sys.version_info[:2]}, objects from {HEAD}"
-        entry = default_cache().load(key, processor)
-        if entry is None:
+        data = default_cache().load(key, processor)
+        if data is None:
             data = compile_object(machine_text(processor.architecture), processor)
-            default_cache().store(key, processor, data, {})
-        else:
-            data = entry.object_bytes
+            default_cache().store(key, processor, data)
         code = Loaded([data], processor)
         code.make_immortal()
         self.code = code

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.runtime.layout import MAX_CHUNKS
+from pullback.graph import Source
 
-__all__ = ["Failure", "RegionSpec", "RepeatSpec", "Scheduled"]
+__all__ = ["Check", "Failure", "RegionSpec", "RepeatSpec", "Scheduled"]
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,19 @@ class Failure:
     position: int
     value: int
     step: int = 0
+
+
+@dataclass(frozen=True)
+class Check:
+    """An index check: what it is of, the least index allowed, the axis' extent, and the line that asks for it.
+
+    ``shape`` is that of the array that the index is read from, ``()`` where it is computed from none; ``loops`` are the
+    numbers of turns of the loops around it, the outermost first, and whether each goes from the last step to the first.
+    """
+
+    what: str
+    low: int
+    extent: int
+    source: Source | None
+    shape: tuple[int, ...]
+    loops: tuple[tuple[int, bool], ...]
