@@ -34,8 +34,7 @@ def emit_indexed_contraction(
 ) -> None:
     """Run the kernel between ``ends`` of its first axis."""
     first, *outer = sums.outer
-    levels = [level_of(first, Kind.PARALLEL), *levels_over(outer)]
-
+    levels, most = [level_of(first, Kind.PARALLEL), *levels_over(outer)], values.target.sum_vectors
     tiled = [] if sums.row is None else [sums.row]
     chosen = [] if sums.chosen is None else [sums.chosen]
 
@@ -44,12 +43,10 @@ def emit_indexed_contraction(
             body = partial(_compacted, values, sums)
             emit_nest(values, levels_over(tiled), body, hoisted=(chosen, sums.over))
             return
-        for part in _parts(values, sums, sums.vectors):
-            most = min(MOST_INDEXED_ROWS, max(1, sums.vectors // part.vectors))
-            tiles = [
-                level for axis in tiled for level in (level_of(axis, size=most), Level(axis, Kind.REGISTER))
-            ]
-            emit_nest(values, tiles, part.tile)
+        for part in _parts(values, sums, most):
+            size = min(MOST_INDEXED_ROWS, max(1, most // part.vectors))
+            tiles = [level_of(axis, size=size) for axis in tiled]
+            emit_nest(values, [*tiles, *(Level(axis, Kind.REGISTER) for axis in tiled)], part.tile)
 
     emit_nest(values, levels, rows, ends=ends, hoisted=(chosen, [*tiled, *sums.over]))
 
@@ -57,10 +54,10 @@ def emit_indexed_contraction(
 def _compacted(values: Values, sums: IndexedContraction, _: TileTurns, __: Sequence[str]) -> None:
     """A row: the factors that count, the sums of each part over them, their stores."""
     assert sums.chosen is not None
-    fixed = sums.right.offset.without(sums.columns)
+    fixed, most = sums.right.offset.without(sums.columns), values.target.sum_vectors
     listed = compact(values, sums.left, sums.chosen, sums.right, fixed, sums.over)
-    for part in _parts(values, sums, sums.vectors // 2):
-        part.store(part.over_list(listed, max(1, min(CHAINS, sums.vectors // part.vectors))))
+    for part in _parts(values, sums, most // 2):
+        part.store(part.over_list(listed, max(1, min(CHAINS, most // part.vectors))))
 
 
 def _parts(values: Values, sums: IndexedContraction, budget: int) -> list[_Part]:

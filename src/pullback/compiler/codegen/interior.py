@@ -31,8 +31,8 @@ def inside_and_at_ends(values: Values, stores: Sequence[Store], write: Write) ->
     These follow each other in a loop of their own, in which values go on from turn to turn.
     """
     group = values.group
-    place = None if group is None else values.places[group.axis]
-    if group is None or place is None or place.value is None or group.tail or group.whole:
+    loop = None if group is None else values.places[group.axis].loop
+    if group is None or loop is None or group.tail or group.whole:
         write(stores)
         return
     roots = [root for store in stores for root in store.roots()]
@@ -46,27 +46,20 @@ def inside_and_at_ends(values: Values, stores: Sequence[Store], write: Write) ->
     plain = [_known(store, known, memo) for store in stores]
     written = {store.buffer for store in stores}
     found = shifts(group.axis, [root for store in plain for root in store.roots()], group.lanes, written)
-    if not known and not (found and place.loop):
-        write(stores)
-        return
-    f, before, last = values.f, values.f.block, place.value
     if not known:
-        assert place.loop is not None
-        place.loop.last = _run(values, plain, found, write, place.loop.stop)
+        if found:
+            loop.last = _run(values, plain, found, write, loop.stop)
+        else:
+            write(stores)
         return
-    first = f.pure(f"add i64 {place.value}, {place.constant}") if place.constant else place.value
-    above = f.value(f"icmp sge i64 {first}, {low}")
-    below = f.value(f"icmp sle i64 {first}, {high - size}")
+    f, before = values.f, values.f.block
+    above = f.value(f"icmp sge i64 {loop.index}, {low}")
+    below = f.value(f"icmp sle i64 {loop.index}, {high - size}")
     inside = f.value(f"and i1 {above}, {below}")
     with f.when(inside), values.scope():
-        if place.loop is None:
-            write(plain)
-        else:
-            stop = f.smaller(place.loop.stop, high - size + 1)
-            last = _run(values, plain, found, write, stop)
+        last = _run(values, plain, found, write, f.smaller(loop.stop, high - size + 1))
         end = f.block
-    if place.loop is not None:
-        place.loop.last = f.value(f"phi i64 [{place.value}, %{before}], [{last}, %{end}]")
+    loop.last = f.value(f"phi i64 [{loop.index}, %{before}], [{last}, %{end}]")
     with f.when(f.value(f"xor i1 {inside}, true")), values.scope():
         write(stores)
 

@@ -50,8 +50,8 @@ class IndexedContraction(Schedule):
     """A kernel of such sums.
 
     A tile is some turns of ``row``, if there is such an axis, by all of ``columns``, the last of which carries the
-    lanes. The operand at a computed place is ``right``; ``left`` does not depend on the columns. ``vectors`` of sums
-    are kept side by side. Of the terms those count that are ``chosen``, if there is such a condition.
+    lanes. The operand at a computed place is ``right``; ``left`` does not depend on the columns. Of the terms those
+    count that are ``chosen``, if there is such a condition.
     """
 
     name: ClassVar[str] = "sums at computed places"
@@ -64,7 +64,6 @@ class IndexedContraction(Schedule):
     over: tuple[Axis, ...]
     accumulator: Placeholder
     stores: tuple[Store, ...]
-    vectors: int
     chosen: Expression | None
 
     def __str__(self) -> str:
@@ -141,7 +140,6 @@ def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> I
         reduce.over,
         accumulator,
         kernel.with_reductions(lambda each: total if each is reduce else each).stores,
-        target.sum_vectors,
         chosen,
     )
 

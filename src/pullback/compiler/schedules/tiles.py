@@ -136,8 +136,8 @@ def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
             lines = band_axis.extent if band_axis is not None else 1
             rest = others // (whole * length * lines)
             found = _best_sizes(
-                vectors, lines, length, whole, rest, depth, lanes * itemsize, target, crossing,
-                main is first, band_axis is not None, _cache_sets(product, main, target),
+                vectors, lines, length, whole, rest, depth, lanes * itemsize, target, crossing, main is first,
+                _cache_sets(product, main, target),
             )  # fmt: skip
             if found is not None:
                 cycles, (widths, bands, height) = found
@@ -157,14 +157,11 @@ def _best_sizes(
     target: Processor,
     crossing: bool,
     outermost: bool,
-    banded: bool,
     cache_sets: int,
 ) -> tuple[float, Sizes] | None:
     """The widths, bands and step of rows of the fewest cycles, with these."""
     best: tuple[float, Sizes] | None = None
     for widths, bands, height in _sizes(vectors, lines, length, whole, target.vector_registers):
-        if (bands > 1) != banded or (bands > 1 and len(widths) > 1):
-            continue
         cycles = 0.0
         for rows, row_strips in strips_of(length, height, even=not outermost):
             for lane_bands, band_strips in strips_of(lines, bands, even=True):
@@ -212,11 +209,15 @@ def _row_choices(lefts: list[Axis], first: Axis) -> Iterator[tuple[Axis | None, 
 
 
 def _sizes(vectors: int, lines: int, length: int, whole: int, registers: int) -> Iterator[Sizes]:
-    """Widths of column groups, bands and steps of rows for which there are registers."""
+    """Widths of column groups, bands and steps of rows for which there are registers.
+
+    Of several lines there are bands, which all columns share.
+    """
     for width in range(1, min(vectors, MOST_TILE_VECTORS) + 1):
         groups = strips_of(vectors, width, even=True)
         widths = tuple(length for length, count in groups for _ in range(count))
-        for bands in range(1, min(lines, MOST_TILE_VECTORS // widths[0]) + 1):
+        most = min(lines, MOST_TILE_VECTORS // widths[0]) if len(widths) == 1 else 1
+        for bands in range(min(lines, 2), most + 1):
             for height in range(1, min(length, MOST_TILE_ROWS // whole) + 1):
                 if height == bands == width == 1 or _fits(height * whole, widths[0] * bands, registers):
                     yield widths, bands, height
