@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.runtime.engine import llvm_version
-from pullback.compiler.target import Processor, machine_identity, tell, told, told_by_llvm
+from pullback.compiler.target import TOLD, Processor, machine_identity, told_by_llvm
 from pullback.errors import CacheError
 from pullback.files import create_temporary, remove_leftovers
 from pullback.sources import package_digest, unchanged
@@ -92,14 +92,12 @@ class Cache:
 
         LLVM describes it, and takes longer to load than a program from the cache.
         """
-        machine = None if told() else machine_identity()
+        machine = None if TOLD else machine_identity()
         if machine is None:
             return
         key = f"what {_llvm_files()} says of {machine}"
-        known = self.load(key, None)
-        if known is not None:
-            tell(known)
-        else:
+        TOLD.update(self.load(key, None) or {})
+        if not TOLD:
             self.store(key, None, told_by_llvm())
 
     def _write(self, folder: _Folder, digest: bytes, value: Any) -> None:

@@ -49,15 +49,17 @@ class Compilation:
     def __exit__(self, *_: object) -> None:
         self._waiting.clear()
 
-    def begin(self, call: Callable[[], object]) -> None:
-        """Have ``call()`` done on the way; its result is not kept."""
-        self._begin(Job(call))
+    def begin(self, call: Callable[[], Any]) -> Job[Any]:
+        """Have ``call()`` done on the way."""
+        job = Job(call)
+        self._begun.append(job)
+        self._waiting.append(job)
+        self._help()
+        return job
 
     def add(self, text: str) -> None:
         """Have a module compiled."""
-        job = Job(lambda: compile_object(text, self._processor))
-        self._modules.append(job)
-        self._begin(job)
+        self._modules.append(self.begin(lambda: compile_object(text, self._processor)))
 
     def objects(self, tell: Callable[[str], None] = lambda _: None) -> list[bytes]:
         """The object files of all modules; raises what went wrong in the first of the calls that did not end well.
@@ -70,11 +72,6 @@ class Compilation:
             job.result()
             tell(f"{number} of {len(self._begun)} parts of machine code")
         return [job.result() for job in self._modules]
-
-    def _begin(self, job: Job[Any]) -> None:
-        self._begun.append(job)
-        self._waiting.append(job)
-        self._help()
 
     def _help(self) -> None:
         """One thread more, if there may be one."""

@@ -157,12 +157,10 @@ def emit_pointer(function: Function, slot: int, step: str | None = None) -> str:
 def emit_failure(function: Function, code: int, position: str, value: str) -> None:
     """Record that something is wrong with the values; the region is finished and the program then stops.
 
-    ``code`` ≥ 1 says what; ``position`` and ``value`` are i64 values. Among the failures of a region
+    ``code`` says what, from 1 on; ``position`` and ``value`` are i64 values. Among the failures of a region
     the lowest position (then the lowest code) is kept, whatever the order in which threads found
     them.
     """
-    if code < 1:
-        raise ValueError(f"failure code {code}: codes start at 1, 0 means that all is well")
     function.module.declare("void @pullback_failure(ptr, i64, i64, i64) cold")
     values = f"ptr {function['context']}, i64 {code}, i64 {position}, i64 {value}"
     function.do(f"call void @pullback_failure({values})")

@@ -3,14 +3,13 @@
 from pullback.compiler.target.processor import (
     APART_BYTES,
     LINE_BYTES,
+    TOLD,
     Processor,
     machine_identity,
-    tell,
-    told,
     told_by_llvm,
     usable_cores,
 )
 
 __all__ = [
-    "APART_BYTES", "LINE_BYTES", "Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores",
+    "APART_BYTES", "LINE_BYTES", "TOLD", "Processor", "machine_identity", "told_by_llvm", "usable_cores",
 ]  # fmt: skip

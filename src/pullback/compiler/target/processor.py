@@ -15,7 +15,7 @@ from pullback.errors import ProcessorError
 from pullback.undisturbed import undisturbed
 
 __all__ = [
-    "APART_BYTES", "LINE_BYTES", "Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores",
+    "APART_BYTES", "LINE_BYTES", "TOLD", "Processor", "machine_identity", "told_by_llvm", "usable_cores",
 ]  # fmt: skip
 
 # One name or several that must all be there before vectors of this many bytes are worth their code.
@@ -240,14 +240,15 @@ def _quota(files: Sequence[Path]) -> float | None:
     return quota / period if quota > 0 and period > 0 else None
 
 
-_told: dict[str, str] = {}
+TOLD: dict[str, str] = {}
+"""What LLVM has said of this processor and of itself, to this process or to another one on this machine."""
 
 
 def told_by_llvm() -> dict[str, str]:
-    """What LLVM says of this processor and of itself: ``name``, ``features``, ``version``."""
-    if not _told:
-        _told.update(undisturbed(_asked_of_llvm))
-    return _told
+    """What LLVM says: ``name``, ``features``, ``version``; it is loaded to be asked unless that is ``TOLD`` already."""
+    if not TOLD:
+        TOLD.update(undisturbed(_asked_of_llvm))
+    return TOLD
 
 
 def _asked_of_llvm() -> dict[str, str]:
@@ -256,16 +257,6 @@ def _asked_of_llvm() -> dict[str, str]:
     features = _join_features(dict(llvm.get_host_cpu_features()))
     version = ".".join(map(str, llvm.llvm_version_info))
     return {"name": llvm.get_host_cpu_name(), "features": features, "version": version}
-
-
-def tell(told: Mapping[str, str]) -> None:
-    """What ``told_by_llvm`` has returned to another process on this machine: LLVM need not be loaded to ask again."""
-    _told.update(told)
-
-
-def told() -> bool:
-    """Whether LLVM, or another process, has been asked."""
-    return bool(_told)
 
 
 _CHANGING = ("cpu MHz", "bogomips", "BogoMIPS", "processor", "core id", "apicid", "initial apicid")
