@@ -37,38 +37,35 @@ def inside_and_at_ends(values: Values, stores: Sequence[Store], write: Write) ->
         return
     roots = [root for store in stores for root in store.roots()]
     known, low, high = _interior(group.axis, roots)
-    size = group.vectors * group.lanes
-    if high - low < LEAST_INSIDE * group.axis.extent:
-        write(stores)
-        return
     # Sums along the axis, too, stay as they are: they go through all turns.
     memo = {part: part for part in walk(*roots) if group.axis not in part.axes}
     plain = [_known(store, known, memo) for store in stores]
     written = {store.buffer for store in stores}
     found = shifts(group.axis, [root for store in plain for root in store.roots()], group.lanes, written)
-    if not known:
-        if found:
-            loop.last = _run(values, plain, found, write, loop.stop)
-        else:
-            write(stores)
+    if high - low < LEAST_INSIDE * group.axis.extent or not (known or found):
+        write(stores)
         return
-    f, before = values.f, values.f.block
+    if not known:
+        loop.last = _run(values, plain, found, write, loop.index, loop.stop)
+        return
+    f, before, size = values.f, values.f.block, group.vectors * group.lanes
     above = f.value(f"icmp sge i64 {loop.index}, {low}")
     below = f.value(f"icmp sle i64 {loop.index}, {high - size}")
     inside = f.value(f"and i1 {above}, {below}")
     with f.when(inside), values.scope():
-        last = _run(values, plain, found, write, f.smaller(loop.stop, high - size + 1))
+        stop = f.smaller(loop.stop, high - size + 1)
+        last = _run(values, plain, found, write, loop.index, stop)
         end = f.block
     loop.last = f.value(f"phi i64 [{loop.index}, %{before}], [{last}, %{end}]")
     with f.when(f.value(f"xor i1 {inside}, true")), values.scope():
         write(stores)
 
 
-def _run(values: Values, stores: Sequence[Store], found: Sequence[Shift], write: Write, stop: str) -> str:
-    """All turns from here until ``stop``, the first at least; gives the place of the last."""
+def _run(
+    values: Values, stores: Sequence[Store], found: Sequence[Shift], write: Write, start: str, stop: str
+) -> str:
+    """All turns from ``start`` until ``stop``, the first at least; gives the place of the last."""
     f, group = values.f, values.current_group
-    start = values.places[group.axis].value
-    assert start is not None
     carried = [("i64", start), *ahead_of_first(values, found)]
     with f.loop(start, stop, group.vectors * group.lanes, carried) as loop:
         with values.shadowing([group.axis]), values.lane_group(group, Place(loop.index)):

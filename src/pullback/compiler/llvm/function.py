@@ -259,11 +259,9 @@ class Function:
 
     def _phis(self, loop: OpenLoop, carried: Sequence[tuple[str, str]], before: str) -> list[str]:
         """What each carried value is at the start of a turn, and where the loop may have none behind it too."""
-        if len(loop.results) != len(loop.values):
-            raise ValueError(f"loop carries {len(loop.values)} values, its body gave {len(loop.results)}")
         return [
             f"phi {kind} [{initial}, %{before}], [{new}, %{self._block}]"
-            for (kind, initial), new in zip(carried, loop.results)
+            for (kind, initial), new in zip(carried, loop.results, strict=True)
         ]
 
     @contextmanager

@@ -30,6 +30,7 @@ from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.control.host import host_functions, with_host_calls
 from pullback.control.schedules import Levels
+from pullback.errors import IndexRangeError
 from pullback.graph import (
     Constant,
     Graph,
@@ -38,6 +39,7 @@ from pullback.graph import (
     format_graph,
     results,
 )
+from pullback.graph.values import with_line
 from pullback.operators.indexing import range_error
 from pullback.tracing.trees import Structure
 from pullback.undisturbed import undisturbed
@@ -244,11 +246,11 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
             "cost": built.nanoseconds,
             "saving": built.saving,
         },
-        "checks": [(replace(check, source=None), sites.get(check.source)) for check in emitted.checks],
+        "checks": [(replace(check, source=None), sites.get(check.source, -1)) for check in emitted.checks],
         "calls": [
             (
                 functions.get(node.attributes["function"]),
-                sites.get(node.source),
+                sites.get(node.source, -1),
                 [x.type for x in node.inputs],
                 [x.type for x in results(node)],
             )
@@ -269,30 +271,27 @@ def _program(
 ) -> Program:
     """The program of ``graph`` with the arguments and results of ``whole``, which may be complex."""
     nodes = every_node(graph)
-    lines, functions = list(check_sites(nodes)), list(host_functions(nodes))
+    lines, functions = [*check_sites(nodes), None], [*host_functions(nodes)]  # the last is nobody's line
 
     def explain(failure: Failure) -> Exception:
         check, site = metadata["checks"][failure.code - 1]
         turn, position = divmod(failure.position, 1 << TURN_SHIFT) if check.loops else (0, failure.position)
         place = _place(position, check.shape) if check.shape else ()
-        error = range_error(check.what, failure.value, check.low, check.extent, place)
-        source = None if site is None else lines[site]
-        error = error if source is None else error.extended(f"at {source}", source=source)
+        outside = range_error(check.what, failure.value, check.low, check.extent, place)
+        error: IndexRangeError = with_line(outside, lines[site])
         for trips, reverse in reversed(check.loops):
             turn, step = divmod(turn, trips)
             error = error.extended(f"in step {trips - 1 - step if reverse else step} of {trips}")
         return error
 
-    def bound(
-        number: int | None, site: int | None, inputs: list[Type], outputs: list[Type]
-    ) -> BoundCall | int:
+    def bound(number: int | None, site: int, inputs: list[Type], outputs: list[Type]) -> BoundCall | int:
         """What the program calls: in Python, or at an address of this process."""
         if number is None:
             return 0
         function = functions[number]
         if function.routine is not None:
             return function.routine.address or 0
-        return BoundCall(function, inputs, outputs, None if site is None else lines[site])
+        return BoundCall(function, inputs, outputs, lines[site])
 
     return Program(
         code,

@@ -13,6 +13,7 @@ import numpy as np
 from pullback.control.host import HostFunction
 from pullback.errors import CallbackError, MatrixError
 from pullback.graph import Source, Type
+from pullback.graph.values import with_line
 
 __all__ = ["BoundCall"]
 
@@ -51,9 +52,7 @@ class BoundCall:
             # Copies, for a traceback may keep them when the program's memory holds something else, or is gone.
             values = self.function.call([np.array(array) for array in given], self.outputs)
         except (CallbackError, MatrixError) as error:
-            if self.source is None:
-                raise
-            raise error.extended(f"at {self.source}", source=self.source) from None
+            raise with_line(error, self.source) from None
         for array, value in zip(made, values):
             array[...] = value
 

@@ -85,7 +85,14 @@ class Cache:
         """Keep a value; without permission or space, or of a compiler edited meanwhile, nothing happens."""
         with contextlib.suppress(OSError), self._opened() as folder:
             if key is not None and unchanged():
-                self._write(folder, _digest(key, processor), value)
+                with contextlib.suppress(OSError):
+                    folder.write(_digest(key, processor), value)
+                if (
+                    self._stores % 16 == 0
+                ):  # reading the folder each time would cost more than it keeps in bounds
+                    remove_leftovers(folder.path(_TEMPORARY), folder.handle)
+                    folder.trim(self.limit_bytes)
+                self._stores += 1
 
     def learn_processor(self) -> None:
         """Have the processor described by what an earlier process has kept, or keep it for later ones.
@@ -99,14 +106,6 @@ class Cache:
         TOLD.update(self.load(key, None) or {})
         if not TOLD:
             self.store(key, None, told_by_llvm())
-
-    def _write(self, folder: _Folder, digest: bytes, value: Any) -> None:
-        with contextlib.suppress(OSError):
-            folder.write(digest, value)
-        if self._stores % 16 == 0:  # reading the folder each time would cost more than it keeps in bounds
-            remove_leftovers(folder.path(_TEMPORARY), folder.handle)
-            folder.trim(self.limit_bytes)
-        self._stores += 1
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[_Folder]:

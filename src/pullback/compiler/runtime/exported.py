@@ -192,8 +192,7 @@ def _text(program: Program, packed: bool, calls: int) -> str:
     context = f.reserve(f"[{layout.slot_offset(program.slots)} x i8]")
 
     def put(offset: int, kind: str, value: str) -> None:
-        at = f.value(f"getelementptr i8, ptr {context}, i64 {offset}")
-        f.do(f"store {kind} {value}, ptr {at}, align 8")
+        f.do(f"store {kind} {value}, ptr {f.ahead(context, 'i8', offset)}, align 8")
 
     def point(slot: int, kind: str, address: str) -> None:
         put(layout.slot_offset(slot), kind, address)  # in step 0 the bytes per step do not matter
@@ -285,8 +284,8 @@ def _write_regions(
         else:
             with f.loop("0", str(region.chunks)) as chunk:
                 call(chunk.index)
-        code_at = f.value(f"getelementptr i8, ptr {context}, i64 {layout.CONTEXT['FAILURE_CODE']}")
-        code = f.value(f"load i64, ptr {code_at}, align 8")
+        at = f.ahead(context, "i8", layout.CONTEXT["FAILURE_CODE"])
+        code = f.value(f"load i64, ptr {at}, align 8")
         well, on = f.value(f"icmp eq i64 {code}, 0"), f.fresh("on")
         f.do(f"br i1 {well}, label %{on}, label %failed")
         f.label(on)

@@ -144,14 +144,12 @@ def region_function(module: Module, name: str) -> Function:
 
 def emit_pointer(function: Function, slot: int, step: str | None = None) -> str:
     """The address that a slot holds; with ``step`` (an i64 value), advanced by the slot's stride per step."""
-    entry = function.value(f"getelementptr i8, ptr {function['context']}, i64 {slot_offset(slot)}")
+    entry = function.ahead(function["context"], "i8", slot_offset(slot))
     base = function.value(f"load ptr, ptr {entry}, align 8")
     if step is None:
         return base
-    stride_address = function.value(f"getelementptr i8, ptr {entry}, i64 8")
-    stride = function.value(f"load i64, ptr {stride_address}, align 8")
-    offset = function.value(f"mul i64 {step}, {stride}")
-    return function.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+    stride = function.value(f"load i64, ptr {function.ahead(entry, 'i8', 8)}, align 8")
+    return function.ahead(base, "i8", function.value(f"mul i64 {step}, {stride}"))
 
 
 def emit_failure(function: Function, code: int, position: str, value: str) -> None:
@@ -181,7 +179,7 @@ def emit_host_call(function: Function, number: int, addresses: list[str]) -> Non
 
 def emit_call_word(function: Function, number: int) -> str:
     """The word ``number`` of the program's calls: the address of a routine, or of a Python object."""
-    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['CALLS']}")
+    at = function.ahead(function["context"], "i8", CONTEXT["CALLS"])
     calls = function.value(f"load ptr, ptr {at}, align 8")
     word = function.value(f"getelementptr ptr, ptr {calls}, i64 {number}")
     return function.value(f"load ptr, ptr {word}, align 8")
@@ -189,7 +187,7 @@ def emit_call_word(function: Function, number: int) -> str:
 
 def emit_is_well(function: Function) -> str:
     """Whether nothing is wrong so far: what repeats itself by what it computes must not go on from wrong values."""
-    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['FAILURE_CODE']}")
+    at = function.ahead(function["context"], "i8", CONTEXT["FAILURE_CODE"])
     code = function.value(f"load atomic i64, ptr {at} acquire, align 8")
     return function.value(f"icmp eq i64 {code}, 0")
 
