@@ -17,7 +17,6 @@ from pullback.graph import (
     Graph,
     Node,
     Operation,
-    Operator,
     Source,
     Type,
     every_node,
@@ -27,7 +26,7 @@ from pullback.graph import (
 __all__ = ["check_sites", "constant_is_code", "graph_key", "held_text", "repeats_one_value"]
 
 
-class Untold(Exception):
+class _Untold(Exception):
     """Something on which machine code depends, and of which no text tells."""
 
 
@@ -79,21 +78,16 @@ def graph_key(graph: Graph, donated: Mapping[int, int]) -> str | None:
     matter, but for which index checks share a line, nor do the values of large constants, which programs read from
     memory.
     """
-    try:
-        return "\n".join(_lines(graph, donated))
-    except Untold:
-        return None
-
-
-def _lines(graph: Graph, donated: Mapping[int, int]) -> list[str]:
-    operators: dict[str, Operator] = {}
-    lines = [f"donated {sorted(donated.items())}", *map(repr, graph.limits)]
     nodes = every_node(graph)
-    lines += _graph_lines(graph, operators, check_sites(nodes), host_functions(nodes))
+    operators = {node.operator for node in nodes if isinstance(node, Operation)}
     # Pullbacks and batching rules do not count: what they gave is in the graph.
-    if not all(is_own((each.type_rule, each.reference, each.lower)) for each in operators.values()):
-        raise Untold
-    return lines
+    if not all(is_own((each.type_rule, each.reference, each.lower)) for each in operators):
+        return None
+    try:
+        lines = _graph_lines(graph, check_sites(nodes), host_functions(nodes))
+    except _Untold:
+        return None
+    return "\n".join([f"donated {sorted(donated.items())}", *map(repr, graph.limits), *lines])
 
 
 def held_text(
@@ -108,18 +102,15 @@ def held_text(
         for region in regions(node):
             if any(isinstance(n, Constant) and not constant_is_code(n.value) for n in every_node(region)):
                 return None
-            lines += ["region", *_graph_lines(region, {}, sites, functions)]
+            lines += ["region", *_graph_lines(region, sites, functions)]
         lines.append(_attributes(node, functions))
-    except Untold:
+    except _Untold:
         return None
     return "\n".join(lines)
 
 
 def _graph_lines(
-    graph: Graph,
-    operators: dict[str, Operator],
-    sites: Mapping[Source | None, int],
-    functions: Mapping[HostFunction, int],
+    graph: Graph, sites: Mapping[Source | None, int], functions: Mapping[HostFunction, int]
 ) -> list[str]:
     """A line for each node; those of a region stand before the operation that holds it."""
     numbers: dict[int, int] = {}
@@ -136,12 +127,10 @@ def _graph_lines(
             value = "" if part is None else hashlib.sha256(part.tobytes()).hexdigest()
             lines.append(f"constant {_type(node.type)} {value}")
         elif isinstance(node, Operation):
-            if operators.setdefault(node.operator.name, node.operator) is not node.operator:
-                raise Untold
             inputs = [numbers[id(child)] for child in node.inputs]
             site = f" {sites[node.source]}" if node.operator.name in TELLING else ""
             for region in regions(node):
-                lines += ["region", *_graph_lines(region, operators, sites, functions), "end"]
+                lines += ["region", *_graph_lines(region, sites, functions), "end"]
             attributes = _attributes(node, functions)
             lines.append(f"{node.operator.name}{site} {inputs} {attributes} {_type(node.type)}")
     lines.append(f"output {[numbers[id(node)] for node in graph.outputs]}")
@@ -169,5 +158,5 @@ def _attributes(node: Operation, functions: Mapping[HostFunction, int]) -> str:
         if not _holds_region(value)
     )
     if not is_plain(items):
-        raise Untold
+        raise _Untold
     return repr(items)
