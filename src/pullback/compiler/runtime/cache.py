@@ -87,9 +87,8 @@ class Cache:
             if key is not None and unchanged():
                 with contextlib.suppress(OSError):
                     folder.write(_digest(key, processor), value)
-                if (
-                    self._stores % 16 == 0
-                ):  # reading the folder each time would cost more than it keeps in bounds
+                # Reading the folder each time would cost more than it keeps in bounds.
+                if self._stores % 16 == 0:
                     remove_leftovers(folder.path(_TEMPORARY), folder.handle)
                     folder.trim(self.limit_bytes)
                 self._stores += 1
