@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pullback import Trainer, nn, optim
-from pullback.errors import KeywordError
+from pullback.errors import DataError, KeywordError, SettingError
 from pullback.keywords import KEYWORDS, MISSING
 from pullback.nn.elsewhere import ELSEWHERE
 from pullback.nn.recurrent.cells import Cell
@@ -61,6 +61,36 @@ DATA = np.zeros((4, 1), np.float32), np.zeros((4, 1), np.float32)
 def test_what_it_is_called_here(make, message):
     with pytest.raises(KeywordError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: trainer().fit(*DATA, 1),
+            r"\[fit\] 3 arguments .* takes dataset, epochs; .*pair: \(inputs, labels\)",
+        ),
+        (lambda: trainer().fit(*DATA, epochs=1), r"\[fit\] 2 arguments .* by keyword validation"),
+        (lambda: trainer().evaluate(*DATA), r"\[evaluate\] 2 arguments .* takes dataset\. .*a pair"),
+        (
+            lambda: nn.Dense(3, 2, True),
+            r"\[Dense\] 3 arguments .* So it takes inputs, outputs; by keyword bias",
+        ),
+    ],
+)
+def test_what_is_not_given_by_position(make, message):
+    with pytest.raises(SettingError, match=message + r".*test_keywords.py:\d+"):
+        make()
+
+
+def test_inputs_without_labels_are_no_data():
+    with pytest.raises(DataError, match="Give a Dataset or a pair"):
+        trainer().fit(*DATA)
+
+
+def test_an_array_is_no_count():
+    with pytest.raises(SettingError, match=r"\[fit\] epochs is array(?s:.*)Give an integer"):
+        trainer().fit(DATA, DATA[0])
 
 
 def test_what_is_missing_is_told_by_python():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from pullback.errors import SettingError
+from pullback.errors import PullbackError, SettingError
 
 __all__ = ["count"]
 
@@ -22,12 +22,17 @@ def count(where: str, name: str, value: Any, least: int = 1, error: type[Excepti
     Traceback (most recent call last):
     pullback.errors.SettingError: [fit] epochs is 196.0, a float. Give an integer of at least 1. ...
     """
-    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except PullbackError:  # of a traced number
+        raise
+    except TypeError:  # an array has the method, too
+        number = None
+    if number is None:
         kind = type(value).__name__
         raise SettingError(
             f"[{where}] {name} is {value!r:.60}, a {kind}. Give an integer of at least {least}."
         )
-    number = operator.index(value)
     if number < least:
         raise error(f"[{where}] {name} is {number}. Give {least} or more.")
     return number

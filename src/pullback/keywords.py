@@ -1,4 +1,4 @@
-"""Keyword arguments that there are not: what PyTorch and Keras call so, by its name here, or what it is near to."""
+"""Arguments that there are not: too many by position, and keywords, which may have another name here than elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from pullback.errors import KeywordError
+from pullback.errors import KeywordError, SettingError
 
 __all__ = ["tells_keywords"]
 
@@ -101,11 +101,20 @@ def _here(keyword: str, known: Iterable[str]) -> list[str]:
     return [name for name in KEYWORDS.get(keyword, ()) if name in known]
 
 
-def tells_keywords(function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
+def _crowded(owner: str, came: int, places: Iterable[str], known: Iterable[str], hint: str) -> SettingError:
+    places = list(places)
+    others = [name for name in known if name not in places]
+    message = f"[{owner}] {came} arguments came by position. So it takes {', '.join(places) or 'none'}"
+    message += f"; by keyword {', '.join(others)}." if others else "."
+    return SettingError(" ".join(filter(None, (message, hint))))
+
+
+def tells_keywords(function: Callable[P, R], name: str | None = None, hint: str = "") -> Callable[P, R]:
     """``function``, a method, that raises ``KeywordError`` for a keyword argument that it does not take.
 
-    The message begins with ``name``, by default the name of the object's class. What a function hands on as
-    ``**options`` is told of by all that it takes itself as well.
+    For more arguments by position than it takes it raises ``SettingError``, with a ``hint`` if there is one. The
+    message begins with ``name``, by default the name of the object's class. What a function hands on as ``**options``
+    is told of by all that it takes itself as well.
 
     >>> class Layer:
     ...     @tells_keywords
@@ -117,6 +126,10 @@ def tells_keywords(function: Callable[P, R], name: str | None = None) -> Callabl
     signature = inspect.signature(function)
     _, *parameters = signature.parameters.values()
     known = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    places = [
+        each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    any_number = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     any_name = any(each.kind is each.VAR_KEYWORD for each in parameters)
 
     def binds(*arguments: Any, **keywords: Any) -> bool:
@@ -134,6 +147,9 @@ def tells_keywords(function: Callable[P, R], name: str | None = None) -> Callabl
             unknown = [each for each in unknown if _here(each, known) and not binds(*arguments, **keywords)]
         if unknown:
             raise _refused(owner, unknown[0], known)
+        came = len(arguments) - 1
+        if not any_number and (came > len(places) or any(each in keywords for each in places[:came])):
+            raise _crowded(owner, came, places, known, hint)
         try:
             return function(*arguments, **keywords)
         except KeywordError as error:

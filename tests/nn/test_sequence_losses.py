@@ -8,7 +8,7 @@ import pytest
 
 import pullback as pb
 from pullback import nn
-from pullback.errors import DTypeError, IndexRangeError, ShapeError
+from pullback.errors import DTypeError, IndexRangeError, NamedAxisError, ShapeError
 from pullback.testing import check_grads
 
 LOGITS = 2 * np.sin(1.7 * np.arange(40)).reshape(2, 5, 4)
@@ -194,3 +194,23 @@ def test_what_does_not_fit_is_refused(call, error, words):
 def test_the_names_of_other_libraries():
     with pytest.raises(AttributeError, match=r"here it is nn\.ctc"):
         nn.CTCLoss  # noqa: B018
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_axes_of_any_size(gradient):
+    loss = pb.grad(nn.ctc) if gradient else nn.ctc
+    named = pb.jit(loss, shapes={"logits": ("batch", "time", 4), "labels": ("batch", "length")})
+    for batch, steps, length in ((3, 9, 2), (9, 20, 5)):
+        rng = np.random.default_rng(batch)
+        logits, labels = rng.normal(size=(batch, steps, 4)), rng.integers(1, 4, (batch, length))
+        np.testing.assert_allclose(named(logits, labels), loss(logits, labels), rtol=1e-9, atol=1e-12)
+    assert named.traces == 2
+
+
+def test_lengths_up_to_any_size_are_refused():
+    shapes = {"logits": (2, "time", 4)}
+    named = pb.jit(lambda logits, lengths: nn.ctc(logits, LABELS, logit_lengths=lengths), shapes=shapes)
+    with pytest.raises(
+        NamedAxisError, match=r"logit_lengths: .*leave that axis out of shapes=.*sequence_losses.py:\d"
+    ):
+        named(LOGITS, np.array([5, 4]))

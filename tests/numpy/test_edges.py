@@ -103,3 +103,38 @@ def test_the_cholesky_factor_of_a_matrix_with_nan_is_numpys(rows: int) -> None:
     )
     with pytest.raises(np.linalg.LinAlgError):
         pb.jit(np.linalg.cholesky)(-np.eye(rows))
+
+
+V, X = np.arange(4.0), np.arange(6.0).reshape(2, 3)
+KEY = pb.random.key(0)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: np.repeat(X * x[0], [1, 2, 3], 0), "repeat: counts of shape \\(3,\\) for axis 0"),
+        (lambda x: np.diff(x, n=-1), r"\[diff\] n is -1"),
+        (lambda x: np.polyder(x, -1), r"\[polyder\] m is -1"),
+        (lambda x: np.polyint(x, -1), r"\[polyint\] m is -1"),
+        (lambda x: np.partition(x, 9), "partition: place 9 of 4 elements"),
+        (lambda x: np.argpartition(x, -5), "argpartition: place -5 of 4 elements"),
+        (lambda x: np.histogram(x, bins=0), r"\[histogram\] bins is 0"),
+        (lambda x: np.histogram(x, range=(3, 1)), "falls; give the lower end first"),
+        (lambda x: np.histogram(x, range=3), "give a pair"),
+        (lambda x: np.histogram(x, bins=[3.0, 1.0]), "edges .* that fall"),
+        (lambda x: np.histogram(x, weights=V[:2]), r"weights of shape \(2,\) for elements of shape \(4,\)"),
+        (lambda x: np.histogramdd(X * x[0], bins=(2,)), "1 bins and 3 ranges for points of 3 coordinates"),
+        (lambda x: np.bincount(X.astype(int) + x.astype(int)[0], minlength=9), "give it one axis"),
+        (lambda x: np.bincount(x.astype(int), V[:2], minlength=9), "bincount: weights of shape"),
+        (lambda x: np.add(x, x, out=X * x[0]), "do not broadcast|into an array"),
+        (lambda x: np.choose(x.astype(int), [x] * 4, mode="any"), "choose in mode 'any'"),
+        (lambda x: pb.random.choice(KEY, x, (2,), p=V[:2]), r"\[choice\] p has shape \(2,\)"),
+        (lambda x: pb.random.categorical(KEY, x, axis=4), "categorical: axis 4"),
+        (lambda x: pb.random.gamma(KEY, x, (3,)), r"\[gamma\] parameters of shape \(4,\)"),
+        (lambda x: pb.random.split(KEY, -1) * x[0], r"\[split\] number is -1"),
+    ],
+)
+@pytest.mark.parametrize("transform", [pb.jit, lambda f: lambda x: pb.vjp(f, x)[0]], ids=["jit", "vjp"])
+def test_what_numpy_refuses_is_refused_with_the_line(function, message, transform):
+    with pytest.raises((ValueError, TypeError), match=rf"(?s){message}.*test_edges.py:\d+"):
+        transform(function)(V.copy())

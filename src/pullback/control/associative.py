@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback import numpy as pnp
-from pullback.errors import DTypeError, ShapeError, TreeError
+from pullback.errors import DTypeError, NamedAxisError, ShapeError, TreeError
 from pullback.graph import Node, Type
+from pullback.graph.named import is_named
 from pullback.numpy.promotion import where_written
 from pullback.tracing.trace import leaf_type
 from pullback.tracing.tracebacks import shows_users_frames
@@ -30,7 +31,7 @@ def associative_scan(function: Function, xs: Any, *, reverse: bool = False, axis
     operations as elements, all of a round at once, in about :math:`2 \log_2 T` rounds; ``scan`` goes step by step.
 
     Raises ``TreeError``, ``ShapeError`` or ``DTypeError`` where the function returns something else than it takes,
-    or lengths differ.
+    or lengths differ, and ``NamedAxisError`` along an axis of any size.
 
     Source: Blelloch, *Prefix sums and their applications*, CMU-CS-90-190; the meaning is that of
     ``jax.lax.associative_scan``.
@@ -47,6 +48,12 @@ def associative_scan(function: Function, xs: Any, *, reverse: bool = False, axis
         return xs
     types = [leaf_type(leaf, f"associative_scan: xs at {p}") for leaf, p in zip(leaves, structure.paths)]
     _check_lengths(types, structure, axis)
+    if is_named(types[0].shape[axis]):
+        raise NamedAxisError(
+            f"associative_scan of {types[0]} along a named axis goes in rounds, of which there are others for each "
+            "size; go step by step with pb.scan, write np.cumsum or np.cumprod where these are meant, or leave the "
+            f"axis out of shapes={where_written()}"
+        )
     parts = [pnp.moveaxis(pnp.asarray(leaf), axis, 0) for leaf in leaves]
     if reverse:
         parts = [part[::-1] for part in parts]

@@ -32,7 +32,14 @@ from pullback.graph.named import LEAST_STAND_IN, sizes_under_way, with_names
 from pullback.graph.protocol import vocabulary
 from pullback.graph.source import is_users, user_stores
 from pullback.graph.values import mode
-from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
+from pullback.numpy.promotion import (
+    as_node,
+    broadcast_shapes,
+    broadcast_to_shape,
+    cast,
+    settled,
+    where_written,
+)
 from pullback.numpy.sizes import counted
 
 __all__ = ["TracedArray", "any_arrays", "boxed", "laid_like", "named_like", "plain", "plain_all", "to_users"]
@@ -264,7 +271,7 @@ class TracedArray(Node):
         node = self.node
         if not np.can_cast(made.dtype, node.dtype, "same_kind"):
             raise DTypeError(f"{what}: values of {made.dtype} into an array of {node.dtype}{where_written()}")
-        if np.broadcast_shapes(made.shape, node.shape) != node.shape:
+        if broadcast_shapes(what, made.shape, node.shape) != node.shape:
             raise ShapeError(
                 f"{what}: values of shape {made.shape} into an array of {node.shape}{where_written()}"
             )

@@ -361,8 +361,10 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Any:
         number = clip(number, 0, count - 1)
     elif mode == "wrap":
         number = e.remainder(number, count)
-    else:
+    elif mode == "raise":
         number = OPERATORS["check_index"](cast(number, INT64), extent=count, what="choose", wrap=False)
+    else:
+        raise TracingError(f"choose in mode {mode!r}; use 'raise', 'clip' or 'wrap'{where_written()}")
     number = broadcast_to_shape(number, shape)
     chosen = broadcast_to_shape(options[-1], shape)
     for k in range(count - 2, -1, -1):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.counts import count
 from pullback.errors import DTypeError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.graph.protocol import vocabulary
@@ -269,7 +270,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         before, after = ([] if z is None else [z if z.ndim else broadcast_to_shape(z, one)] for z in ends)
         x = concatenate([*before, x, *after], k)
     minus = e.not_equal if x.dtype.kind == "b" else e.subtract
-    for _ in range(n):
+    for _ in range(count("diff", "n", n, least=0)):
         extent = x.shape[k]
         x = minus(part(x, k, min(1, extent), extent), part(x, k, 0, max(extent - 1, 0)))
     return x

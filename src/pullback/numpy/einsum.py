@@ -11,6 +11,7 @@ import numpy as np
 
 from pullback.errors import ShapeError, TracingError
 from pullback.graph import Node
+from pullback.graph.named import is_named
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.dispatch import implements
 from pullback.numpy.products import Label, _diagonal, contracted
@@ -23,6 +24,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 WORTH = 8
 """Times the multiplications of another order, from which on NumPy's, from the left, is given up for it."""
+
+_ANY_SIZE = 1 << 10
+"""What counts as the extent of a named axis where costs are compared: NumPy refuses arrays as long as its stand-in."""
 
 Term = tuple[Node, list[Label]]
 """An operand and the labels of its axes."""
@@ -189,9 +193,16 @@ def _path(
         return onward
     letters = dict(zip(dict.fromkeys(label for _, labels in terms for label in labels), _LETTERS))
     text = ",".join("".join(letters[label] for label in labels) for _, labels in terms)
-    shapes = [np.broadcast_to(np.float64(0), node.shape) for node, _ in terms]
+    extents = {label: _ANY_SIZE if is_named(extent) else extent for label, extent in extents.items()}
+    shapes = [np.broadcast_to(np.bool_(0), [extents[label] for label in labels]) for _, labels in terms]
     how = "greedy" if optimize is None else optimize
-    path, _ = np.einsum_path(f"{text}->{''.join(letters[k] for k in out)}", *shapes, optimize=how)
+    try:
+        path, _ = np.einsum_path(f"{text}->{''.join(letters[k] for k in out)}", *shapes, optimize=how)
+    except (KeyError, IndexError, TypeError):
+        raise TracingError(
+            f"einsum: optimize={optimize!r}; give True, False, 'greedy', 'optimal' or a path of np.einsum_path"
+            f"{where_written()}"
+        ) from None
     best: list[tuple[int, ...]] = [tuple(step) for step in path[1:]]
     if optimize is None and _cost(onward, terms, out, extents) <= WORTH * _cost(best, terms, out, extents):
         return onward

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import ShapeError, TracingError
+from pullback.counts import count
+from pullback.errors import NamedAxisError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, dtype_kind, force, is_complex, is_known
 from pullback.graph.named import is_named
 from pullback.graph.protocol import vocabulary
@@ -112,18 +113,33 @@ def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, 
     return positions_in_order(x, k)
 
 
+def _check_places(name: str, kth: Any, x: Node, axis: int) -> None:
+    """Raise for places, where they are known, that are outside an axis; of no elements NumPy takes any."""
+    extent = x.shape[axis]
+    for each in np.atleast_1d(kth) if x.size and not any_traced(kth) else ():
+        place = index(each)
+        if not -extent <= place < extent:
+            raise ShapeError(
+                f"{name}: place {place} of {extent} elements; use one from {-extent} to {extent - 1}{where_written()}"
+            )
+
+
 @implements(np.partition)
 def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
     """The elements so that those at ``kth`` are where sorting puts them: here all of them are sorted."""
     _check_kind("partition", kind, order)
-    return sort(a, axis)
+    x, k = flat_or_along("partition", a, axis)
+    _check_places("partition", kth, x, k)
+    return sorted_along(x, k)
 
 
 @implements(np.argpartition)
 def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
     """Positions so that those at ``kth`` are where sorting puts them: here all of them are sorted."""
     _check_kind("argpartition", kind, order)
-    return argsort(a, axis)
+    x, k = flat_or_along("argpartition", a, axis)
+    _check_places("argpartition", kth, x, k)
+    return positions_in_order(x, k)
 
 
 @implements(np.lexsort)
@@ -140,24 +156,30 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 def top_k(a: Any, k: int, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along ``axis``, the largest first, and where they are; the first of equals first.
 
-    NaN counts as the largest. Raises ``ShapeError`` where there are fewer, and ``TypeError`` unless ``k`` is an integer
-    that is known while tracing.
+    NaN counts as the largest. Raises ``ShapeError`` where there are fewer, ``NamedAxisError`` along an axis of any
+    size, and ``TypeError`` unless ``k`` is an integer that is known while tracing.
 
     >>> import numpy as np
     >>> values, places = top_k(np.array([1.0, 5.0, 3.0, 5.0]), 3)
     >>> print(values, places)
     [5. 5. 3.] [1 3 2]
     """
-    x = a if isinstance(a, Node) else np.asarray(a)
+    x = as_array_node(a)
     place = normal_axis("top_k", axis, x.ndim)
     extent, k = x.shape[place], index(k)
+    if is_named(extent):
+        rows = ":, " * place
+        raise NamedAxisError(
+            f"top_k of {x.type} along a named axis looks at as many elements as there are; write the values as "
+            f"-np.sort(-x, axis={place})[{rows}:{k}], and the places as np.argsort(-x, axis={place})[{rows}:{k}]"
+            f"{where_written()}"
+        )
     if not 0 <= k <= extent:
         raise ShapeError(
             f"top_k: {k} of the {extent} elements along axis {place} of shape {x.shape}; "
             f"give a number from 0 to {extent}{where_written()}"
         )
-    wanted = {} if is_named(extent) else {"last": k}
-    rising = positions_in_order(as_array_node(flip(x, place)), place, **wanted)
+    rising = positions_in_order(flip(x, place), place, last=k)
     places = (extent - 1) - take(flip(rising, place), np.arange(k), place)
     return take_along_axis(x, places, place), places
 
@@ -298,7 +320,11 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     runs: the length of the result cannot depend on values.
     """
     numbers = as_array_node(x)
-    length = int(minlength)
+    length = count("bincount", "minlength", minlength, least=0)
+    if numbers.ndim != 1:
+        raise ShapeError(
+            f"bincount: numbers of shape {numbers.shape}; give it one axis, x.ravel(){where_written()}"
+        )
     x = settled(x)
     if isinstance(x, Node):
         if not length:
@@ -312,7 +338,15 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     )
     if weights is not None:
         weights = cast(as_array_node(weights), np.float64)
+        _check_weights("bincount", weights.shape, numbers.shape)
     return _counted(numbers, length, weights)
+
+
+def _check_weights(name: str, weights: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if weights != wanted:
+        raise ShapeError(
+            f"{name}: weights of shape {weights} for elements of shape {wanted}{where_written()}"
+        )
 
 
 def _edges(x: Node, bins: Any, range: Any) -> Any:
@@ -320,16 +354,23 @@ def _edges(x: Node, bins: Any, range: Any) -> Any:
     if isinstance(bins, str):
         raise TracingError(f"bins={bins!r} depend on values; give their number or edges{where_written()}")
     if np.ndim(bins):
+        if not any_traced(bins) and np.any(np.diff(bins) < 0):
+            raise ShapeError(f"histogram: edges {np.asarray(bins)} that fall; sort them{where_written()}")
         return bins
+    bins = count("histogram", "bins", bins)
     if range is not None:
-        low, high = range
+        if len(bounds := tuple(range) if np.ndim(range) else ()) != 2:
+            raise ShapeError(f"histogram: range={range!r}; give a pair, (low, high){where_written()}")
+        low, high = bounds
+        if not any_traced(low, high) and low > high:
+            raise ShapeError(f"histogram: range={range!r} falls; give the lower end first{where_written()}")
         if not any_traced(low, high) and low == high:
             low, high = low - 0.5, high + 0.5
         low, high, _ = promote((low, high, x), e.true_divide_dtype)
-        return linspace(low, high, int(bins) + 1)
+        return linspace(low, high, bins + 1)
     low, high = vocabulary["min"](x), vocabulary["max"](x)
     alone = low == high
-    return linspace(e.where(alone, low - 0.5, low), e.where(alone, high + 0.5, high), int(bins) + 1)
+    return linspace(e.where(alone, low - 0.5, low), e.where(alone, high + 0.5, high), bins + 1)
 
 
 @implements(np.histogram_bin_edges)
@@ -358,6 +399,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     number, inside, count = _bins(x, edges)
     added = inside.astype(np.int64)
     if weights is not None:
+        _check_weights("histogram", np.shape(weights), np.shape(a))
         added = e.where(inside, vocabulary["ravel"](weights), 0)
     found = _counted(number, count, added)
     if density:
@@ -377,6 +419,11 @@ def histogramdd(
     )
     kinds = list(bins) if np.ndim(bins) or isinstance(bins, (list, tuple)) else [bins] * len(columns)
     ranges = [None] * len(columns) if range is None else range
+    if len(kinds) != len(columns) or len(ranges) != len(columns):
+        raise ShapeError(
+            f"histogramdd: {len(kinds)} bins and {len(ranges)} ranges for points of {len(columns)} coordinates; give "
+            f"one for each{where_written()}"
+        )
     edges = [_edges(x, bin, each) for x, bin, each in zip(columns, kinds, ranges, strict=True)]
     number: Any = 0
     inside: Any = True

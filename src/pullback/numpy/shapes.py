@@ -424,6 +424,11 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
         axes = (*range(k + 1), *range(k + 2, x.ndim + 1))
         wide = OPERATORS["broadcast"](x, shape=(*before, count, *after), axes=axes)
         return to_shape(wide, (*x.shape[:k], x.shape[k] * count, *after))
+    if counts.shape != (x.shape[k],):
+        raise ShapeError(
+            f"repeat: counts of shape {counts.shape} for axis {k} of shape {x.shape}; give one for each of its "
+            f"{x.shape[k]} elements{where_written()}"
+        )
     return take_rows(x, np.repeat(np.arange(x.shape[k]), counts), k)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
+from pullback.counts import count
 from pullback.errors import ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, is_float
 from pullback.graph.protocol import vocabulary
@@ -227,9 +227,9 @@ def polydiv(u: Any, v: Any) -> Any:
 def polyder(p: Any, m: int = 1) -> Any:
     """The derivative of a polynomial, ``m`` times over."""
     x = as_array_node(p)
-    for _ in range(operator.index(m)):
-        count = x.shape[0]
-        x = part(x, 0, 0, max(count - 1, 0)) * np.arange(count - 1, 0, -1)
+    for _ in range(count("polyder", "m", m, least=0)):
+        terms = x.shape[0]
+        x = part(x, 0, 0, max(terms - 1, 0)) * np.arange(terms - 1, 0, -1)
     return x
 
 
@@ -238,7 +238,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """The integral of a polynomial, ``m`` times over, with the constants ``k``."""
     x = as_array_node(p)
     x = cast(x, e.true_divide_dtype(x.dtype))
-    times = operator.index(m)
+    times = count("polyint", "m", m, least=0)
     constants = vocabulary["atleast_1d"](as_array_node(0.0 if k is None else k))
     for turn in range(times):
         own = constants[min(turn, constants.size - 1) : min(turn, constants.size - 1) + 1]

@@ -89,8 +89,10 @@ def _check_index_vary(node: Operation) -> Padding:
             return keeps(node)
         refuse_named(
             node,
-            "selects rows by number, of which there are others for each size",
-            "use take_along_axis, compare with the row's number in np.where, or give the rows as an argument",
+            "selects rows by number along a named axis, of which there are others for each size",
+            "compare with the rows' numbers in np.where, give the rows as an argument, or leave the axis out of "
+            "shapes=",
+            f"{node.attributes['what']}: {index.type}",
         )
     return Padding(("index",))
 

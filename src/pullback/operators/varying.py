@@ -132,13 +132,15 @@ def _greatest(node: Node) -> int | None:
     return None
 
 
-def refuse_named(node: Operation, problem: str, repair: str) -> NoReturn:
-    """Raise ``NamedAxisError``: what is wrong with ``node`` along a named axis, and what to do."""
+def refuse_named(node: Operation, problem: str, repair: str, subject: str = "") -> NoReturn:
+    """Raise ``NamedAxisError``: what is wrong with ``node`` along a named axis, and what to do.
+
+    ``subject`` is what users call it, by default the operator's name and types.
+    """
     given = ", ".join(str(x.type) for x in node.inputs)
+    subject = subject or f"{node.operator.name} of {given} along a named axis"
     line = "" if node.source is None else f"\n  at {node.source}"
-    raise NamedAxisError(
-        with_names(f"{node.operator.name} of {given} along a named axis {problem}; {repair}{line}")
-    )
+    raise NamedAxisError(with_names(f"{subject} {problem}; {repair}{line}"))
 
 
 def is_count(node: Node, axis: int) -> bool:

@@ -19,7 +19,8 @@ from pullback.errors import ShapeError, TracingError
 from pullback.graph import Node
 from pullback.numpy import argmax, astype, stack, stop_gradient, take
 from pullback.numpy import linalg as pnp_linalg
-from pullback.numpy.promotion import any_traced, where_written
+from pullback.numpy.axes import normal_axis
+from pullback.numpy.promotion import any_traced, broadcast_shapes, where_written
 from pullback.random.keys import Shape, bernoulli, bits, float_kind, normal, permutation, split, uniform
 from pullback.scipy import special
 
@@ -66,7 +67,7 @@ FEW_STEPS = 46
 
 def _shape_of(name: str, shape: Shape | None, *parameters: Any) -> tuple[int, ...]:
     """The shape that is asked for, or that of the parameters."""
-    own = np.broadcast_shapes(*(np.shape(parameter) for parameter in parameters))
+    own = broadcast_shapes(f"[{name}]", *(np.shape(parameter) for parameter in parameters))
     if shape is None:
         return own
     wanted = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -377,8 +378,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = Non
 
     ``shape`` is that of the result; by default that of ``logits`` without the axis.
     """
-    extent = np.ndim(logits)
-    last = np.moveaxis(logits, axis % extent, -1)
+    last = np.moveaxis(logits, normal_axis("categorical", axis, np.ndim(logits)), -1)
     own = last.shape[:-1]
     wanted = _shape_of("categorical", shape, np.empty(own))
     kind = np.dtype(np.float64)
@@ -410,6 +410,10 @@ def choice(key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
     count = math.prod(wanted)
     if count and (not extent or (not replace and count > extent)):
         raise ValueError(f"[choice] {count} of {extent} elements. Ask for fewer, or say replace=True.")
+    if p is not None and np.shape(p) != (extent,):
+        raise ShapeError(
+            f"[choice] p has shape {np.shape(p)}. Give a probability for each of {extent} elements."
+        )
     if replace and p is None:
         places = randint(key, wanted, 0, extent)
     elif replace:

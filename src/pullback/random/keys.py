@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pullback.counts import count
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Node
 from pullback.graph.named import is_named
@@ -67,7 +68,7 @@ def split(key: Any, number: int = 2) -> Any:
     >>> second
     array([2494418683,  513002203], dtype=uint32)
     """
-    return _derived("split", key, np.arange(number))
+    return _derived("split", key, np.arange(count("split", "number", number, least=0)))
 
 
 def bits(key: Any, shape: Shape = (), word: int = 0) -> Any:

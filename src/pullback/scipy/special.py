@@ -31,7 +31,7 @@ from pullback.numpy.activations import softmax as _softmax
 from pullback.numpy.axes import normal_axes
 from pullback.numpy.composite import hypot
 from pullback.numpy.floats import sinc
-from pullback.numpy.promotion import as_array_node, cast, float_dtype, operands
+from pullback.numpy.promotion import as_array_node, cast, float_dtype, operands, where_written
 from pullback.operators import hosted  # noqa: F401  (fills the table)
 from pullback.scipy.arrays import on_arrays
 
@@ -266,7 +266,7 @@ def gammasgn(x: Any, /) -> Any:
 def factorial(n: Any, exact: bool = False) -> Any:
     """``gamma(n + 1)``, and 0 below 0; ``exact`` is refused."""
     if exact:
-        raise ValueError("factorial: exact=True has no derivative; leave it out")
+        raise ValueError(f"factorial: exact=True has no derivative; leave it out{where_written()}")
     node = _node(n)
     return e.where(node < 0, 0.0, OPERATORS["gamma"](e.where(node < 0, 0.0, node) + 1))
 

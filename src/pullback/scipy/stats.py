@@ -23,7 +23,7 @@ import numpy as np
 from pullback.numpy import elementwise as e
 from pullback.numpy import linalg
 from pullback.numpy import reductions as r
-from pullback.numpy.promotion import as_array_node, cast, float_dtype, operands
+from pullback.numpy.promotion import as_array_node, cast, float_dtype, operands, where_written
 from pullback.scipy import special
 from pullback.scipy.arrays import on_arrays
 
@@ -112,7 +112,7 @@ class Distribution:
             loc, scale = given[0], given[1] if len(given) > 1 else scale
             shapes = shapes[: self.shapes]
         if len(shapes) < self.shapes:
-            raise TypeError(f"{self.name}: {len(shapes)} shapes; it takes {self.shapes}")
+            raise TypeError(f"{self.name}: {len(shapes)} shapes; it takes {self.shapes}{where_written()}")
         return list(operands(self.name, (x, *shapes, loc, scale), float_dtype))
 
     def _density(self, x: Any, *shapes: Any, **options: Any) -> Any:

@@ -56,6 +56,9 @@ __all__ = ["Trainer"]
 
 _COMPILED = ("loss", "optimiser", "metrics", "scale", "penalty", "clip_norm", "clip_value")
 
+_PAIR = "Inputs and labels are one argument, a pair: (inputs, labels)."
+"""What is told to who gives them one by one."""
+
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
 
@@ -185,7 +188,7 @@ class Trainer:
         return map_tree(np.copy, averaged(self.state, self.model))
 
     @shows_users_frames
-    @partial(tells_keywords, name="fit")
+    @partial(tells_keywords, name="fit", hint=_PAIR)
     def fit(
         self,
         dataset: Dataset | tuple[Array, Array],
@@ -211,9 +214,9 @@ class Trainer:
         with no rate, ``NonFiniteLoss`` when the loss becomes NaN or infinite, with the model of the last good step
         kept, ``IndexRangeError`` for labels that the loss does not take, ``DataError`` for an empty data set.
         """
+        data = _as_dataset("fit", dataset)
         epochs = count("fit", "epochs", epochs, least=0)
         self._check_rate()
-        data = _as_dataset("fit", dataset)
         self._check_search(data)
         self._check_data(data, shuffle)
         held_out = None if validation is None else _as_dataset("fit", validation)
@@ -251,6 +254,7 @@ class Trainer:
         return self.history
 
     @shows_users_frames
+    @partial(tells_keywords, name="evaluate", hint=_PAIR)
     def evaluate(self, dataset: Dataset | tuple[Array, Array]) -> dict[str, float]:
         """The loss and the metrics over all of ``dataset``: ``{"loss": …, "accuracy": …}``."""
         data = _as_dataset("evaluate", dataset)

@@ -250,8 +250,47 @@ def test_runs_that_keep_rows_of_each_step() -> None:
     assert named.traces == 2
 
 
+def test_sums_of_products_along_axes_of_any_size() -> None:
+    """Orders of products are compared by costs, for which there are no arrays as long as what stands for a size."""
+    w, v = np.random.default_rng(0).normal(size=(2, 1024, 3))
+    named = pb.jit(lambda x: np.einsum("btj,jk,lk->btl", x, w, v), shapes={"x": ("batch", "time", 1024)})
+    for size in (3, 9):
+        x = np.random.default_rng(size).normal(size=(size, 5, 1024))
+        np.testing.assert_allclose(named(x), x @ w @ v.T, rtol=1e-9, atol=1e-9)
+    assert named.traces == 2
+    with pytest.raises(
+        TracingError, match=r"(?s)einsum: optimize='any'.*give True, False.*test_any_size.py:\d+"
+    ):
+        pb.jit(lambda x: np.einsum("bj,jk,lk->bl", x, w, v, optimize="any"))(np.ones((2, 1024)))
+
+
+def test_what_the_repair_of_top_k_says() -> None:
+    values, places = pb.jit(lambda x: (-np.sort(-x, axis=0)[:2], np.argsort(-x, axis=0)[:2]), shapes=ROWS)(
+        rows(9)
+    )
+    wanted = pb.top_k(rows(9), 2, axis=0)
+    np.testing.assert_array_equal(values, wanted[0])
+    np.testing.assert_array_equal(places, wanted[1])
+
+
+def added(x: Any, at: Any) -> Any:
+    x = x.copy()
+    np.add.at(x, at, 1.0)
+    return x
+
+
 REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
     "rows by number": (lambda x: x[x[:, 0].astype(int)], NamedAxisError, "selects rows by number"),
+    "rows taken": (
+        lambda x: np.take(x, x[:, 0].astype(int), 0), NamedAxisError, r"axis 0 of shape \(batch, 4\): int64\[batch\]"
+    ),
+    "rows added to": (lambda x: added(x, np.argmax(x[0])[None]), NamedAxisError, r"axis 0 of .*: int64\[1\] selects"),
+    "largest": (
+        lambda x: pb.top_k(x, 2, axis=0), NamedAxisError, r"top_k of float64\[batch, 4\] .*-np.sort\(-x, axis=0\)\[:2\]"
+    ),
+    "rounds": (
+        lambda x: pb.associative_scan(np.add, x), NamedAxisError, r"associative_scan of float64\[batch, 4\] .* pb.scan"
+    ),
     "steps in segments": (
         lambda x: pb.scan(lambda c, r: (c + r, None), x[0], x, checkpoint="sqrt")[0],
         NamedAxisError,

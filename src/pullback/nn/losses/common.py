@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import DTypeError, ShapeError
+from pullback.errors import DTypeError, NamedAxisError, ShapeError
 from pullback.graph import OPERATORS, Node, dtype_kind
+from pullback.graph.source import with_users_line
 from pullback.numpy import astype, broadcast_to, isinf, mean
 from pullback.numpy import sum as sum_
 from pullback.numpy import where as choose
@@ -55,7 +56,17 @@ def not_negative(name: str, what: str, value: float) -> None:
 
 
 def numbers_below(extent: int, what: str, numbers: Any) -> Any:
-    """Integers as ``int64``, checked to be 0 to ``extent - 1``: at once, or when the program runs."""
+    """Integers as ``int64``, checked to be 0 to ``extent - 1``: at once, or when the program runs.
+
+    Raises ``NamedAxisError`` where ``extent`` is the size of a named axis.
+    """
+    if isinstance(extent, Node):
+        raise NamedAxisError(
+            with_users_line(
+                f"{what}: numbers up to the size of a named axis cannot be checked in one program for all sizes; leave "
+                "that axis out of shapes="
+            )
+        )
     check_index = OPERATORS["check_index"]
     apply = check_index if isinstance(numbers, Node) else check_index.reference
     return apply(numbers, extent=extent, what=what, wrap=False)

@@ -84,8 +84,10 @@ def ctc(
         ends = _lengths(name, "logit_lengths", logit_lengths, shape, steps, mask)
         heard = arange(steps) < expand_dims(ends, -1)
     if label_lengths is None:
-        label_lengths = sum_(labels != blank, axis=-1)
-    ends = expand_dims(_lengths(name, "label_lengths", label_lengths, shape, length, mask), -1)
+        ends = sum_(labels != blank, axis=-1)
+    else:
+        ends = _lengths(name, "label_lengths", label_lengths, shape, length, mask)
+    ends = expand_dims(ends, -1)
     labels = numbers_below(classes, "label", choose(arange(length) < ends, labels, blank))
     # A step behind the end is blank for certain, which goes on with what there is.
     certain = choose(arange(classes) == blank, np.zeros((), logits.dtype), -np.inf)
