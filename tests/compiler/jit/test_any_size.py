@@ -288,6 +288,10 @@ REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
     "largest": (
         lambda x: pb.top_k(x, 2, axis=0), NamedAxisError, r"top_k of float64\[batch, 4\] .*-np.sort\(-x, axis=0\)\[:2\]"
     ),
+    "reflected": (
+        lambda x: np.pad(x[:, 0], (3, 2), "reflect", reflect_type="odd"), NamedAxisError, "NumPy itself was to make"
+    ),
+    "left out": (lambda x: np.delete(x[:, 0], 2), NamedAxisError, "is made while the function is traced"),
     "rounds": (
         lambda x: pb.associative_scan(np.add, x), NamedAxisError, r"associative_scan of float64\[batch, 4\] .* pb.scan"
     ),

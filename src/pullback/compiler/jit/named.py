@@ -15,7 +15,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from pullback.compiler.jit.parameters import leaf_names, parameters_of
 from pullback.errors import NamedAxisError, TracingError
 from pullback.graph import Graph, Node, Type
 from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
+from pullback.graph.source import is_users
 from pullback.graph.values import mode
 from pullback.numpy.arrays import to_users
 from pullback.tracing.trace import tracing
@@ -63,7 +63,6 @@ _NUMPYS_WORDS = (
     ),
 )
 """What NumPy says of sizes that are no integers, and what that means to a function that is traced for any size."""
-_NUMPYS_OWN = str(Path(np.__file__).parent)
 
 Places = tuple[tuple[int, int], ...]
 """Named axes of an array: the axis, and the number of its size."""
@@ -226,7 +225,7 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
             raise NamedAxisError(
                 "an array as long as a named axis is made while the function is traced, which has any size then "
                 f"({with_names(error)}); index and write with arrays of fixed length, x.at[np.array([5])].set(v), or "
-                "give the array as an argument"
+                f"give the array as an argument (at {_line_of(error)})"
             ) from None
         except Exception as error:
             names = " or ".join(size.name for size in sizes)
@@ -247,9 +246,9 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
 
 
 def _line_of(error: Exception) -> str:
-    """Where an error was raised, or NumPy was called that raised it."""
+    """The user's line that has led to an error, in this library or in NumPy."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_NUMPYS_OWN)] or frames
+    own = [frame for frame in frames if is_users(frame.filename)] or frames
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}"
 
 
