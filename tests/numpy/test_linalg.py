@@ -9,6 +9,7 @@ import pytest
 import pullback as pb
 import pullback.scipy.linalg
 from pullback.errors import MatrixError, ShapeError, TracingError
+from pullback.operators import lapack
 from pullback.testing import check_grads
 
 RANDOM = np.random.default_rng(8)
@@ -249,6 +250,21 @@ def test_factorisations_are_computed_without_python(function, dtype):
         assert found.dtype == dtype
         np.testing.assert_allclose(
             found, wanted, rtol=0, atol=20 * np.finfo(dtype).eps * np.abs(wanted).max()
+        )
+
+
+@pytest.mark.parametrize("function", FACTORISED.values(), ids=FACTORISED)
+def test_without_lapack_programs_call_numpy(function, monkeypatch):
+    monkeypatch.setattr(lapack, "address", lambda name: None)
+    a = np.random.default_rng(1).standard_normal(
+        (5, 11, 11)
+    )  # of a shape whose routines nobody has asked for
+    compiled = pb.jit(function)
+    lines = compiled.inspect(a).loops.splitlines()
+    assert any(line.startswith("call ") for line in lines) and "lapack" not in "".join(lines)
+    for found, wanted in zip(pb.flatten(compiled(a))[0], pb.flatten(function(a))[0], strict=True):
+        np.testing.assert_allclose(
+            found, wanted, rtol=0, atol=20 * np.finfo(a.dtype).eps * np.abs(wanted).max()
         )
 
 

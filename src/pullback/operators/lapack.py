@@ -33,9 +33,9 @@ from pullback.graph import (
 )
 
 __all__ = [
+    "NoRoutine",
     "address",
     "eigenvalues",
-    "is_there",
     "lu",
     "lu_solution",
     "orthogonal",
@@ -97,16 +97,21 @@ def _in_scipy(name: str) -> int | None:
     return None if pointer is None else int(pointer)
 
 
-def is_there(dtype: np.dtype, *names: str) -> bool:
-    """Whether the routines ``names``, without the letter of their dtype, can be called."""
-    return all(address(_LETTER[dtype] + name) is not None for name in names)
+class NoRoutine(LookupError):
+    """Nobody has a routine of LAPACK's: no operation can be made of it."""
+
+
+def _found(dtype: np.dtype, name: str) -> tuple[int, np.dtype]:
+    """Where the routine ``name``, without the letter of its dtype, is, and the integers that it takes."""
+    found = address(_LETTER[dtype] + name)
+    if found is None:
+        raise NoRoutine(name)
+    return found
 
 
 def integer(dtype: np.dtype, name: str) -> np.dtype:
     """The integers of the routine ``name``."""
-    found = address(_LETTER[dtype] + name)
-    assert found is not None, name
-    return found[1]
+    return _found(dtype, name)[1]
 
 
 class _Work(NamedTuple):
@@ -118,9 +123,7 @@ class _Work(NamedTuple):
 
 def _routine(name: str, dtype: np.dtype, arguments: Sequence[Any], count: int) -> Routine:
     """The routine with ``arguments``; plain integers and letters become numbers of its own kind."""
-    found = address(_LETTER[dtype] + name)
-    assert found is not None, name
-    where, kind = found
+    where, kind = _found(dtype, name)
     wanted = iter(_wanted(where, kind, tuple(arguments)))
     offset, given = 0, []
     for argument in arguments:
@@ -229,7 +232,7 @@ lu = _operator("lapack_lu", _lu_type, _lu_routine)
 
 
 def _lu_solution_type(factors: Type, pivots: Type, b: Type, transposed: bool) -> TupleType:
-    return TupleType.of([Type(b.dtype, b.shape), Type(pivots.dtype, _lead(b))])
+    return TupleType.of([Type(b.dtype, b.shape), _fault(b, "getrs")])
 
 
 def _lu_solution_routine(factors: Type, pivots: Type, b: Type, transposed: bool) -> Routine:

@@ -15,6 +15,7 @@ the backward pass needs them: each is made of the same node of ``lapack_lu``, an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +38,7 @@ from pullback.graph import (
 )
 from pullback.operators import lapack
 from pullback.operators.indexing import MATRIX_FAULTS
-from pullback.operators.linalg import BLOCK, blocks, halved, nodes, pade_quotient, triangular_solve
+from pullback.operators.linalg import BLOCK, blocks, halved, nodes, pade_quotient
 
 __all__ = ["with_factors"]
 
@@ -49,9 +50,6 @@ MATRIX_FAULTS.add(f"cholesky: {INDEFINITE}")
 MATRIX_FAULTS.update(f"{name}: {NO_EIGENVALUES}" for name in ("eigh", "eigvalsh"))
 MATRIX_FAULTS.update(f"{name}: {NO_SINGULAR_VALUES}" for name in ("svd", "svdvals", "cofactor"))
 _ZERO = constant(np.float64(0))
-
-Made = Any
-"""What a rule makes of an operation: a node, or ``None`` where that stays as it is."""
 
 
 def _sound(fault: Node, what: str) -> Any:
@@ -152,15 +150,13 @@ def _written_factor(a: Node) -> Any:
 # -- the rules
 
 
-def _solve(node: Operation, a: Node, b: Any) -> Made:
+def _solve(node: Operation, a: Node, b: Any) -> Any:
     return _solved(node.operator.name, a, b)
 
 
-def _solved(name: str, a: Node, b: Any) -> Made:
+def _solved(name: str, a: Node, b: Any) -> Any:
     if a.shape[-1] <= MOST_ELIMINATED_ROWS:
         return _written_solution(name, a, b)
-    if not lapack.is_there(a.dtype, "getrf", "getrs"):
-        return None
     (factors, pivots, fault), transposed = _lu(a)
     found: Any = results(lapack.lu_solution(factors, pivots, b.mT, transposed=transposed))[0]
     return _kept(found.mT, _sound(fault, f"{name}: {SINGULAR}"))
@@ -172,12 +168,15 @@ def _lu(a: Node) -> tuple[Sequence[Node], bool]:
     return results(lapack.lu(a if base is None else base)), base is not None
 
 
-def _inv(node: Operation, a: Node) -> Made:
+def _inv(node: Operation, a: Node) -> Any:
     return _solve(node, a, np.eye(a.shape[-1], dtype=a.dtype) + nodes.zeros_like(a))
 
 
-def _triangular_solve(node: Operation, a: Node, b: Any) -> Made:
-    lower, transposed = node.attributes["lower"], node.attributes["transposed"]
+def _triangular_solve(node: Operation, a: Node, b: Any) -> Any:
+    return _by_triangle(a, b, **node.attributes)
+
+
+def _by_triangle(a: Node, b: Any, lower: bool, transposed: bool) -> Any:
     n = a.shape[-1]
     if n <= MOST_ELIMINATED_ROWS:
         whole: Any = a
@@ -185,29 +184,22 @@ def _triangular_solve(node: Operation, a: Node, b: Any) -> Made:
         sound = _sound(_zero_on_diagonal(rows), f"triangular_solve: {SINGULAR}")
         order = range(n) if lower != transposed else range(n - 1, -1, -1)
         return _kept(_substituted(rows, _rows(b), order), sound)
-    if not lapack.is_there(a.dtype, "trtrs"):
-        return None
     found: Any
     found, fault = results(lapack.triangular_solution(a, b.mT, lower=lower, transposed=transposed))
     return _kept(found.mT, _sound(fault, f"triangular_solve: {SINGULAR}"))
 
 
-def _cholesky(node: Operation, a: Node) -> Made:
+def _cholesky(node: Operation, a: Node) -> Any:
     if a.shape[-1] <= MOST_ELIMINATED_ROWS:
         return _written_factor(a)
-    if not lapack.is_there(a.dtype, "potrf"):
-        return None
     found, fault = results(lapack.positive_factor(a))
     sound = _sound(fault, f"cholesky: {INDEFINITE}")
     below = np.tri(a.shape[-1], dtype=bool)
     return nodes.where(sound[..., None, None] & below, found, np.zeros((), a.dtype))
 
 
-def _cholesky_cotangent(node: Operation, factor: Any, bar: Any) -> Made:
-    n = factor.shape[-1]
-    if n > BLOCK and not lapack.is_there(factor.dtype, "trtrs"):
-        return None
-    return _cotangent_by_halves(factor, bar, max(BLOCK, -(-n >> MOST_HALVINGS)))
+def _cholesky_cotangent(node: Operation, factor: Any, bar: Any) -> Any:
+    return _cotangent_by_halves(factor, bar, max(BLOCK, -(-factor.shape[-1] >> MOST_HALVINGS)))
 
 
 def _cotangent_by_halves(factor: Any, bar: Any, most: int) -> Any:
@@ -233,13 +225,10 @@ def _cotangent_by_halves(factor: Any, bar: Any, most: int) -> Any:
 
 def _divided(factor: Any, right: Any) -> Any:
     """``l⁻ᵀ right`` of a lower triangular ``l``."""
-    asked = triangular_solve(factor, right, lower=True, transposed=True)
-    assert isinstance(asked, Operation)
-    made = _triangular_solve(asked, *asked.inputs)
-    return asked if made is None else made
+    return _by_triangle(factor, right, lower=True, transposed=True)
 
 
-def _cofactor(node: Operation, a: Any) -> Made:
+def _cofactor(node: Operation, a: Any) -> Any:
     """By minors, which are polynomials, for what is written out; by singular values of larger matrices."""
     n = a.shape[-1]
     if n > MOST_COFACTOR_ROWS:
@@ -264,29 +253,25 @@ def _cofactor(node: Operation, a: Any) -> Made:
     return nodes.stack(lines, axis=-2)
 
 
-def _wide(rule: Callable[..., Node | None]) -> Callable[..., Node | None]:
+def _wide(rule: Callable[..., Any]) -> Callable[..., Any]:
     """``rule`` in double precision, in which NumPy computes everything of the kind."""
 
-    def wide(node: Operation, *inputs: Any) -> Made:
-        made: Any = rule(node, *(x.astype(np.float64) for x in inputs))
-        return made if made is None else made.astype(node.dtype)
+    def wide(node: Operation, *inputs: Any) -> Any:
+        return rule(node, *(x.astype(np.float64) for x in inputs)).astype(node.dtype)
 
     return wide
 
 
-def _cofactor_by_values(node: Operation, a: Node) -> Made:
+def _cofactor_by_values(node: Operation, a: Node) -> Any:
     """As the operator's reference does it."""
-    found = _singular_values("cofactor", a) if lapack.is_there(a.dtype, "getrf") else None
-    if found is None:
-        return None
-    values, u, v = found
+    values, u, v = _singular_values("cofactor", a)
     sign: Any = _det(node, u.mT @ v.mT)
     others = nodes.where(np.eye(a.shape[-1], dtype=bool), 1, values[..., None, :])
     scale = nodes.rint(sign)[..., None] * nodes.prod(others, axis=-1)
     return (u.mT * scale[..., None, :]) @ v.mT
 
 
-def _pivots(a: Node) -> tuple[Any, Any] | None:
+def _pivots(a: Node) -> tuple[Any, Any]:
     """The pivots, and 1 or -1 as rows were exchanged evenly or oddly."""
     one = np.ones((), a.dtype)
     n = a.shape[-1]
@@ -294,33 +279,26 @@ def _pivots(a: Node) -> tuple[Any, Any] | None:
         rows, odd = _eliminated(_rows(a))
         pivots = nodes.stack([rows[k][..., k] for k in range(n)], axis=-1)
         return pivots, nodes.ones_like(pivots[..., 0]) if odd is None else nodes.where(odd, -one, one)
-    if not lapack.is_there(a.dtype, "getrf"):
-        return None
     (factors, exchanged, _), _ = _lu(a)
     moved = (exchanged != np.arange(1, n + 1)).astype(np.int64)
     odd = nodes.sum(moved, axis=-1) % 2 == 1
     return nodes.diagonal(factors, axis1=-2, axis2=-1), nodes.where(odd, -one, one)
 
 
-def _det(node: Operation, a: Node) -> Made:
-    found = _pivots(a)
-    return None if found is None else found[1] * nodes.prod(found[0], axis=-1)
+def _det(node: Operation, a: Node) -> Any:
+    pivots, sign = _pivots(a)
+    return sign * nodes.prod(pivots, axis=-1)
 
 
-def _slogdet(node: Operation, a: Node) -> Made:
-    found = _pivots(a)
-    if found is None:
-        return None
-    pivots, sign = found
+def _slogdet(node: Operation, a: Node) -> Any:
+    pivots, sign = _pivots(a)
     return nodes.stack(
         [sign * nodes.prod(nodes.sign(pivots), axis=-1), nodes.sum(nodes.log(nodes.abs(pivots)), axis=-1)],
         axis=-1,
     )
 
 
-def _qr(node: Operation, a: Any) -> Made:
-    if not lapack.is_there(a.dtype, "geqrf", "orgqr"):
-        return None
+def _qr(node: Operation, a: Any) -> Any:
     k = min(a.shape[-2:])
     triangle, factors, _ = results(lapack.triangulation(a.mT))
     reflections: Any = triangle
@@ -328,56 +306,45 @@ def _qr(node: Operation, a: Any) -> Made:
     return nodes.concatenate((q, nodes.triu(reflections.mT[..., :k, :])), axis=-1)
 
 
-def _eigh(node: Operation, a: Any) -> Made:
+def _eigh(node: Operation, a: Any) -> Any:
     """The eigenvalues, and below them the vectors, if these are wanted as well."""
-    if not lapack.is_there(a.dtype, "syevd"):
-        return None
     name, lower = node.operator.name, node.attributes["lower"]
     rows, values, fault = results(lapack.eigenvalues(a.mT, vectors=name == "eigh", lower=lower))
     made = nodes.concatenate((values[..., None, :], rows.mT), axis=-2) if name == "eigh" else values
     return _kept(made, _sound(fault, f"{name}: {NO_EIGENVALUES}"))
 
 
-def _singular_values(name: str, a: Any, vectors: bool = True) -> Sequence[Any] | None:
+def _singular_values(name: str, a: Any, vectors: bool = True) -> Sequence[Any]:
     """The singular values, and with ``vectors`` ``u`` transposed and ``v``."""
-    if not lapack.is_there(a.dtype, "gesdd"):
-        return None
     _, values, *others, fault = results(lapack.singular_values(a.mT, vectors=vectors))
     return _kept(values, _sound(fault, f"{name}: {NO_SINGULAR_VALUES}")), *others
 
 
-def _svd(node: Operation, a: Any) -> Made:
-    found = _singular_values("svd", a)
-    if found is None:
-        return None
-    values, u, v = found
+def _svd(node: Operation, a: Any) -> Any:
+    values, u, v = _singular_values("svd", a)
     return nodes.concatenate((u.mT, values[..., None, :], v), axis=-2)
 
 
-def _svdvals(node: Operation, a: Any) -> Made:
-    found = _singular_values("svdvals", a, vectors=False)
-    return None if found is None else found[0]
+def _svdvals(node: Operation, a: Any) -> Any:
+    return _singular_values("svdvals", a, vectors=False)[0]
 
 
-def _expm(node: Operation, a: Any) -> Made:
+def _expm(node: Operation, a: Any) -> Any:
     """As the operator's reference does it, in a loop that squares as often as the largest matrix was halved."""
     below, above, halvings = pade_quotient(a)
     start = _solved("expm", below, above)
-    if start is None:
-        return None
     often, turn, value = variables = tuple(Variable(x.type, "carry") for x in (halvings, _ZERO, start))
     squared = nodes.where((turn < often)[..., None, None], value @ value, value)
     condition, body = Graph(variables, (turn < nodes.max(often),)), Graph(variables, (turn + 1, squared))
     return results(unbounded(halvings, _ZERO, start, condition=condition, body=body, consts=1))[1]
 
 
-def _expm_along(node: Operation, a: Any, direction: Any) -> Made:
+def _expm_along(node: Operation, a: Any, direction: Any) -> Any:
     n = a.shape[-1]
-    made: Any = _expm(node, blocks(a, direction, nodes.zeros_like(a), a))
-    return None if made is None else made[..., :n, n:]
+    return _expm(node, blocks(a, direction, nodes.zeros_like(a), a))[..., :n, n:]
 
 
-RULES: dict[str, Callable[..., Node | None]] = {
+RULES: dict[str, Callable[..., Node]] = {
     "cholesky": _cholesky,
     "cholesky_cotangent": _cholesky_cotangent,
     "cofactor": _cofactor,
@@ -407,9 +374,8 @@ def with_factors(graph: Graph) -> Graph:
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         if _has_matrices(node) and all(x.size for x in inputs):
-            made = RULES[node.operator.name](node, *inputs)
-            if made is not None:
-                return made
+            with suppress(lapack.NoRoutine):
+                return RULES[node.operator.name](node, *inputs)
         return apply(node.operator, inputs, with_regions(node.attributes, with_factors))
 
     return replace(graph, outputs=substitute(graph.outputs, {}, rebuild))
