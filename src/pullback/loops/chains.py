@@ -31,5 +31,5 @@ def chained(reduce: Reduce) -> Expression:
         terms.append(Literal(0, reduce.dtype))
     for turns in itertools.product(*(range(axis.extent) for axis in reduce.over)):
         place = {axis: Affine() + turn for axis, turn in zip(reduce.over, turns)}
-        terms.append(rewrite(reduce.body, place, {}, {}))
+        terms.append(rewrite(reduce.body, place))
     return functools.reduce(lambda x, y: fused(Apply(reduce.kind, (x, y), reduce.dtype)), terms)

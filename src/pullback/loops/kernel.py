@@ -95,9 +95,12 @@ class Store:
         dynamic = tuple((change(e), stride) for e, stride in self.dynamic)
         return replace(self, value=change(self.value), dynamic=dynamic)
 
-    def rewritten(self, axes: Mapping[Axis, Affine], memo: dict[Expression, Expression]) -> Store:
+    def rewritten(
+        self, axes: Mapping[Axis, Affine], memo: dict[Expression, Expression] | None = None
+    ) -> Store:
         """The store with indices in the place of axes, but for its ``inner`` ones; see ``rewrite``."""
-        moved = self.with_roots(lambda root: rewrite(root, axes, {}, memo))
+        memo = {} if memo is None else memo
+        moved = self.with_roots(lambda root: rewrite(root, axes, memo))
         return replace(moved, offset=self.offset.replace(axes))
 
 
@@ -215,10 +218,10 @@ class Kernel:
         """The kernel with other values in the same stores."""
         return self.with_stores(replace(s, value=change(s.value)) for s in self.stores)
 
-    def with_loads(self, loads: Mapping[Load, Expression]) -> Kernel:
-        """The kernel with other expressions in the place of these reads."""
-        memo: dict[Expression, Expression] = {}
-        return self.with_values(lambda value: rewrite(value, {}, loads, memo))
+    def with_replaced(self, new: Mapping[Any, Expression]) -> Kernel:
+        """The kernel with other expressions in the place of these parts of its values."""
+        memo: dict[Expression, Expression] = {**new}
+        return self.with_values(lambda value: rebuilt(value, lambda part: part, memo))
 
     def with_reductions(self, change: Callable[[Reduce], Expression]) -> Kernel:
         """The kernel with what ``change`` makes of each reduction of its values, those inside others first."""
@@ -281,12 +284,9 @@ def itself(
 
 
 def rewrite(
-    root: Expression,
-    axes: Mapping[Axis, Affine],
-    loads: Mapping[Load, Expression],
-    memo: dict[Expression, Expression],
+    root: Expression, axes: Mapping[Axis, Affine], memo: dict[Expression, Expression] | None = None
 ) -> Expression:
-    """``root`` with its free axes replaced by indices and loads by other expressions.
+    """``root`` with its free axes replaced by indices.
 
     A reduction closes over its axes: inside it they keep their meaning, whatever ``axes`` says of them, and one that
     a new index mentions gets another axis, so that the index is not captured.
@@ -296,12 +296,12 @@ def rewrite(
     >>> i, j, k = Axis("i", 3), Axis("j", 3), Axis("k", 3)
     >>> x = Buffer("x", np.dtype(np.float32), (3, 3))
     >>> row = Reduce("add", (k,), Load(x, Affine.of(i) * 3 + Affine.of(k)))
-    >>> rewrite(row, {i: Affine.of(j), k: Affine.of(i)}, {}, {})
+    >>> rewrite(row, {i: Affine.of(j), k: Affine.of(i)})
     add[k<3](x[3*j + k])
 
-    ``memo`` is shared between calls with equal ``axes`` and ``loads``. Replaced loads are given as they stand in
-    ``root``, before its axes change.
+    ``memo`` is shared between calls with equal ``axes``.
     """
+    memo = {} if memo is None else memo
     named = axes.keys() | {axis for index in axes.values() for axis in index.axes}
 
     def is_closed(part: Expression) -> bool:
@@ -309,10 +309,8 @@ def rewrite(
         return isinstance(part, Reduce) and not named.isdisjoint(part.over)
 
     for expression in walk(root, enter=lambda part: not is_closed(part), known=memo):
-        if isinstance(expression, Load) and expression in loads:
-            memo[expression] = loads[expression]
-        elif isinstance(expression, Reduce) and is_closed(expression):
-            memo[expression] = _rewritten_inside(expression, axes, loads)
+        if isinstance(expression, Reduce) and is_closed(expression):
+            memo[expression] = _rewritten_inside(expression, axes)
         else:
             memo[expression] = expression.remade(memo).moved(axes)
     return memo[root]
@@ -366,14 +364,12 @@ def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
     return kernel.with_stores(replace(s, buffer=new) if s.buffer is old else s for s in made)
 
 
-def _rewritten_inside(
-    reduce: Reduce, axes: Mapping[Axis, Affine], loads: Mapping[Load, Expression]
-) -> Expression:
+def _rewritten_inside(reduce: Reduce, axes: Mapping[Axis, Affine]) -> Expression:
     """A reduction that closes over some of these axes, with the others replaced."""
     inside = {axis: index for axis, index in axes.items() if axis in reduce.axes}
-    if not inside and not loads:
+    if not inside:
         return reduce
     named = {axis for index in inside.values() for axis in index.axes}
     own = {axis: Axis(axis.name, axis.extent) for axis in reduce.over if axis in named}
-    body = rewrite(reduce.body, inside | {old: Affine.of(new) for old, new in own.items()}, loads, {})
+    body = rewrite(reduce.body, inside | {old: Affine.of(new) for old, new in own.items()})
     return Reduce(reduce.kind, tuple(own.get(axis, axis) for axis in reduce.over), body, reduce.dtype)

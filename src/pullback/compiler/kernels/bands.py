@@ -55,7 +55,7 @@ def _meets(load: Load, rows: Axis, along: Axis) -> bool:
 
 def _banded(kernel: Kernel, reduce: Reduce, rows: Axis, bands: int) -> list[Kernel]:
     """The kernel with so many turns of ``rows`` and its sum written out, and one of the turns that are left."""
-    written_out = kernel.with_reductions(lambda part: chained(part) if part is reduce else part)
+    written_out = kernel.with_replaced({reduce: chained(reduce)})
     found: list[Kernel] = []
     for (*strips, inside), turn in in_strips(rows, bands):
         kept = [strip for strip in strips if strip.extent > 1]

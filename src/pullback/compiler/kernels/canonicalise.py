@@ -315,7 +315,7 @@ def _coalesced_reduction(reduce: Reduce) -> Reduce:
     """Join neighbouring axes of a reduction, which goes through memory in its order."""
     reduce = _as_memory_lies(reduce)
     over, new = _joined(reduce.over, _indices(walk(reduce.body)))
-    return Reduce(reduce.kind, over, rewrite(reduce.body, new, {}, {}), reduce.dtype) if new else reduce
+    return Reduce(reduce.kind, over, rewrite(reduce.body, new), reduce.dtype) if new else reduce
 
 
 def _as_memory_lies(reduce: Reduce) -> Reduce:
@@ -350,7 +350,7 @@ def shared_rows(kernel: Kernel) -> Kernel:
     def along_axis(store: Store) -> Store:
         if not store.inner or store.inner[0] is axis:
             return store
-        return replace(store.rewritten({store.inner[0]: Affine.of(axis)}, {}), inner=(axis,))
+        return replace(store.rewritten({store.inner[0]: Affine.of(axis)}), inner=(axis,))
 
     shared = kernel.with_stores(map(along_axis, kernel.stores))
     shared = shared.with_reductions(partial(_over_known, [(axis,)]))
@@ -366,7 +366,7 @@ def _over_known(known: list[tuple[Axis, ...]], reduce: Reduce) -> Reduce:
             return reduce
         new = matched(over, axes)
         if new and all(_free(axis, old, body) for old, axis in zip(over, axes)):
-            return Reduce(reduce.kind, axes, rewrite(body, new, {}, {}), reduce.dtype)
+            return Reduce(reduce.kind, axes, rewrite(body, new), reduce.dtype)
     known.append(over)
     return reduce
 

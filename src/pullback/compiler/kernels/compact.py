@@ -102,4 +102,4 @@ def _compacted(
     if case is not None:
         body = Apply("where", (case.condition, case.rare, body), reduce.dtype)
     masked = Reduce(reduce.kind, reduce.over, body, reduce.dtype)
-    return kernel.with_reductions(lambda each: masked if each is reduce else each)
+    return kernel.with_replaced({reduce: masked})

@@ -237,7 +237,7 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
     kept = [store for store in producer.stores if store.buffer in needed]
     stores = _moved(kept, producer.axes[shared:], to_consumer)
     inner = consumer.axes[shared:]
-    stores += [replace(store, inner=inner + store.inner) for store in consumer.with_loads(replaced).stores]
+    stores += [replace(store, inner=inner + store.inner) for store in consumer.with_replaced(replaced).stores]
     merged = Kernel(consumer.axes[:shared], tuple(stores))
     if has_product:
         product = find_contraction(merged)
@@ -352,7 +352,7 @@ def _replacements(
         mapping = _match(store, producer.axes[shared:] + store.inner, axes, load, consumer.axes[:shared])
         if mapping is None:
             return None
-        replaced[load] = rewrite(store.value, mapping, {}, {})
+        replaced[load] = rewrite(store.value, mapping)
     return replaced
 
 

@@ -117,7 +117,7 @@ def split_by_rows(kernels: Iterable[Kernel]) -> list[Kernel]:
             sums.update((buffer, known) for buffer, known in means if known is not None)
             return [kernel]
         new, beside = _from_own_means(kernel, reduce, sums) or (reduce, None)
-        parts = _in_parts(_replaced(kernel, reduce, new), new, new.over[0].extent, beside=beside)
+        parts = _in_parts(kernel.with_replaced({reduce: new}), new, new.over[0].extent, beside=beside)
         whole = _InParts(kernel, reduce, parts[0].stores[0].buffer)
         sums.update((store.buffer, whole) for store in kernel.stores if store.value is reduce)
         return parts
@@ -150,7 +150,7 @@ def _from_own_means(
     if known is None or not centre.axes.isdisjoint(reduce.over):
         return None
     new = matched((*known.kernel.axes, *known.reduce.over), (*kernel.axes, *reduce.over))
-    if new is None or rewrite(known.reduce.body, new, {}, {}) is not value:
+    if new is None or rewrite(known.reduce.body, new) is not value:
         return None
     count, dtype = turns_of(reduce.over) // first.extent, reduce.dtype
     total = load_at(known.parts, [*map(Affine.of, (first, *kernel.axes))])
@@ -423,17 +423,13 @@ def _in_parts(
         new[first] = new[number] * turns + Affine.of(inner) + start * size
         new[number] += start
         over = tuple(axis for axis in (inner, *rest) if axis.extent > 1)
-        body = rewrite(reduce.body, new, {}, {})
+        body = rewrite(reduce.body, new)
         value = Reduce(reduce.kind, over, body, reduce.dtype) if over else body
         within = tuple(own[axis] for axis in axes if axis is not number or count > 1)
         part = Kernel(within, (Store(buffer, place.replace(new), value),))
         program.append(part if outside else coalesced_axes(part))
     each: Expression = Load(buffer, place)
     if beside is not None:
-        each = Apply("add", (each, rewrite(beside, {first: Affine.of(number)}, {}, {})), reduce.dtype)
+        each = Apply("add", (each, rewrite(beside, {first: Affine.of(number)})), reduce.dtype)
     total = Reduce(reduce.kind, (number,), each, reduce.dtype)
-    return [*program, _replaced(kernel, reduce, total)]
-
-
-def _replaced(kernel: Kernel, old: Reduce, new: Reduce) -> Kernel:
-    return kernel.with_reductions(lambda reduce: new if reduce is old else reduce)
+    return [*program, kernel.with_replaced({reduce: total})]

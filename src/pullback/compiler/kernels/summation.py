@@ -60,7 +60,7 @@ def _in_blocks(reduce: Reduce) -> Expression:
     inner = reduce.over[position + 1 :]
     sums: list[Expression] = []
     for (*number, turn), index in in_strips(axis, _turns(axis.extent, most // terms)):
-        body = rewrite(reduce.body, {axis: index}, {}, {})
+        body = rewrite(reduce.body, {axis: index})
         inside = inner if turn.extent == 1 and inner else (turn, *inner)
         block, over = Reduce("add", inside, body, reduce.dtype), (*outer, *number)
         sums.append(_again(Reduce("add", over, block, reduce.dtype)) if over else block)

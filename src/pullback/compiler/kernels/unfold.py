@@ -44,11 +44,11 @@ def unfold_short_rows(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
     before, made, behind = [kernel], [kernel], list[Kernel]()
     if not lie_side_by_side(joined, (i for i in indices_of(kernel) if i is not pair.right.offset)):
         sums, read = staged("sums", reduce, kernel.axes)
-        made, behind = [sums], [kernel.with_parts(lambda part: read if part is reduce else part)]
+        made, behind = [sums], [kernel.with_replaced({reduce: read})]
     if not lie_side_by_side(joined, [pair.right.offset]):
         rows = [axis for axis in product.rows if axis in pair.right.axes and axis not in joined]
         copy, read = staged("unfolded", pair.right, (*rows, *pair.depth, *joined))
-        made = [coalesced_axes(copy), made[0].with_loads({pair.right: read})]
+        made = [coalesced_axes(copy), made[0].with_replaced({pair.right: read})]
         if pair.right.offset.coefficient(product.columns) != 1:
             before = [copy, kernel]  # it is copied in any case
     made = [*made[:-1], coalesced_axes(made[-1]), *behind]

@@ -193,7 +193,7 @@ def _parts_of(store: Store, short: Sequence[Axis]) -> Iterator[Store]:
     """A store for each turn of the short axes that it goes through."""
     for turns in itertools.product(*(range(axis.extent) for axis in short)):
         place = {axis: Affine() + turn for axis, turn in zip(short, turns)}
-        yield replace(store.rewritten(place, {}), inner=())
+        yield replace(store.rewritten(place), inner=())
 
 
 def _stores_whole_rows(kernel: Kernel, row: Axis, short: set[Axis]) -> bool:
@@ -322,7 +322,7 @@ def _merged(first: _Written, second: _Written) -> _Written | None:
     made, stored = one.writes(), {Load(store.buffer, store.offset): store.value for store in one.stores}
     if any(load.buffer in made and load not in stored for load in two.loads()):
         return None
-    merged = one.with_stores((*one.stores, *two.with_loads(stored).stores))
+    merged = one.with_stores((*one.stores, *two.with_replaced(stored).stores))
     if merged.functions > MOST_JOINED_FUNCTIONS or _depth(merged) > DEEPEST_VALUE:
         return None
     return _Written(merged, (*first.parts, *second.parts), first.now + second.now)
