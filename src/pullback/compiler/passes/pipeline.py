@@ -6,7 +6,6 @@ without_rules
 with_factors
 with_host_calls
 distinct_windows
-standardise_in_steps
 fold_constants
 simplify_arithmetic
 simplify_shapes
@@ -68,7 +67,6 @@ from pullback.compiler.passes.simplify_shapes import simplify_shapes
 from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
 from pullback.compiler.passes.sparse_pooling import sparse_pooling
 from pullback.compiler.passes.sparse_updates import sparse_updates
-from pullback.compiler.passes.standardise_in_steps import standardise_in_steps
 from pullback.compiler.passes.sunk_steps import sunk_steps
 from pullback.compiler.passes.transposed_products import transposed_products
 from pullback.compiler.schedules.cost import MOST_HELD, MOST_ROUNDS
@@ -124,7 +122,6 @@ def passes_for(target: Processor, branching: bool = False, held: bool = False) -
         GraphPass("with_factors", with_factors),
         GraphPass("with_host_calls", with_host_calls),
         *(() if held else (distinct_rows(target, early=True),)),
-        standardise_in_steps,
         fold_constants,
         simplify_arithmetic,
         simplify_shapes,

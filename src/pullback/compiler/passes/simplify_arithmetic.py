@@ -265,16 +265,9 @@ def _cast(node: Operation) -> Node | None:
 
 
 def _keeps(source: np.dtype, target: np.dtype) -> bool:
-    """Whether ``target`` has every value of ``source``."""
-    if source.kind == "b":
-        return True
-    if source.kind == "f":
-        return target.kind == "f" and target.itemsize >= source.itemsize
-    if target.kind == "f":
-        return bool(8 * source.itemsize - (source.kind == "i") <= np.finfo(target).nmant + 1)
-    if source.kind == target.kind:
-        return target.itemsize >= source.itemsize
-    return source.kind == "u" and target.kind == "i" and target.itemsize > source.itemsize
+    """Whether ``target`` has every value of ``source``; of long integers NumPy thinks so of ``float64``, too."""
+    rounded = source.itemsize == 8 and source.kind in "iu" and target.kind == "f"
+    return np.can_cast(source, target) and not rounded
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {

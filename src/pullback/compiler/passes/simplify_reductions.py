@@ -4,6 +4,8 @@ Equal values are summed by one multiplication: it rounds once, so it is nearer t
 one after another (and it is what they give wherever they are exact); +0 is added to it, with which a sum begins.
 A reduction of a reduction is one over all axes, and reductions stand inside reshapes that only add or drop axes of
 extent 1. A sum in which all but the element of one number are zeros, as of a long row's one-hot mask, is that element.
+Values with mean 0 and variance 1 are computed by sums: derivatives, which are what their operator is there for, have
+been taken by now.
 
 >>> import numpy as np
 >>> import pullback.numpy as pnp
@@ -40,6 +42,7 @@ from pullback.operators.arithmetic import add, cast, maximum, minimum, multiply
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather
 from pullback.operators.logic import equal
+from pullback.operators.normalisation import standardise_in_steps
 from pullback.operators.shapes import broadcast, iota, reshape
 
 __all__ = ["simplify_reductions"]
@@ -171,6 +174,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "min": (_over_one_element, _of_broadcast, _of_same, _outside_units),
     "argmax": (_over_one_element, _of_broadcast, _outside_units),
     "argmin": (_over_one_element, _of_broadcast, _outside_units),
+    "standardise": (lambda node: standardise_in_steps(*node.inputs, **node.attributes),),
 }
 
 simplify_reductions = RulePass("simplify_reductions", _RULES)

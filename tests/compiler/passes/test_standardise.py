@@ -1,4 +1,4 @@
-"""The operator is taken apart before anything else is simplified, and so are its derivatives."""
+"""What is standardised is sums and elementwise operations to the compiler, and so are its derivatives."""
 
 from __future__ import annotations
 
