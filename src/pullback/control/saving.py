@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence, Set
 
 from pullback.control.regions import PARTS, VIEWS, dependent
-from pullback.graph import Constant, Node, Operation, Variable, topological
+from pullback.graph import Constant, Node, Operation, Variable, behind, topological
 
 __all__ = ["CHEAP", "chosen_to_save"]
 
@@ -128,8 +128,7 @@ def _adds_product(node: Node) -> bool:
 
 def _is_rounded(node: Node) -> bool:
     """Whether the node is a product that may have to be rounded: one by a power of two need not."""
-    while isinstance(node, Operation) and node.operator.name in (*PARTS, "negative"):
-        node = node.inputs[0]
+    node = behind(node, (*PARTS, "negative"))
     if not isinstance(node, Operation):
         return False
     exact = node.operator.name == "multiply" and any(map(_is_power_of_two, node.inputs))
@@ -137,8 +136,7 @@ def _is_rounded(node: Node) -> bool:
 
 
 def _is_power_of_two(node: Node) -> bool:
-    while isinstance(node, Operation) and node.operator.name in VIEWS:
-        node = node.inputs[0]
+    node = behind(node, VIEWS)
     if not isinstance(node, Constant) or node.value.size != 1 or node.value.dtype.kind != "f":
         return False
     return abs(math.frexp(float(node.value.item()))[0]) == 0.5

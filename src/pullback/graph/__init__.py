@@ -4,6 +4,7 @@ from pullback.graph.classes import is_sparse, refuse_class, sparse_refused
 from pullback.graph.graph import (
     Graph,
     Limit,
+    behind,
     check,
     every_node,
     free_variables,
@@ -72,6 +73,7 @@ __all__ = [
     "WorkAt",
     "applied",
     "apply",
+    "behind",
     "check",
     "computed",
     "constant",

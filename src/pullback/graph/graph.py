@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from pullback.graph.source import written_at
 __all__ = [
     "Graph",
     "Limit",
+    "behind",
     "check",
     "every_node",
     "free_variables",
@@ -72,6 +73,13 @@ def topological(roots: Iterable[Node], is_known: Callable[[Node], bool] | None =
         done.add(node)
         order.append(node)
     return order
+
+
+def behind(node: Node, names: Collection[str]) -> Node:
+    """What ``node`` is made of by operations of these ``names``, each of its first input."""
+    while isinstance(node, Operation) and node.operator.name in names:
+        node = node.inputs[0]
+    return node
 
 
 def regions(node: Node) -> list[Graph]:

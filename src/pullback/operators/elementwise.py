@@ -26,6 +26,7 @@ from pullback.graph import (
     Operator,
     Sample,
     Type,
+    behind,
     constant,
     dtype_kind,
     is_complex,
@@ -111,28 +112,22 @@ def zeros_like(node: Node) -> Node:
     return filled(0, node.dtype, node.shape)
 
 
-def _unbroadcast(node: Node) -> Node:
-    while isinstance(node, Operation) and node.operator.name == "broadcast":
-        node = node.inputs[0]
-    return node
-
-
 def is_constant(node: Node) -> bool:
     """Whether ``node`` is a constant, possibly broadcast."""
     if not node.inputs:
         return isinstance(node, Constant)
-    return isinstance(_unbroadcast(node), Constant)
+    return isinstance(behind(node, ("broadcast",)), Constant)
 
 
 def is_zero(node: Node) -> bool:
     """Whether ``node`` is a constant full of zeros, possibly broadcast."""
-    node = _unbroadcast(node)
+    node = behind(node, ("broadcast",))
     return isinstance(node, Constant) and not node.value.any()
 
 
 def constant_value(node: Node) -> complex | None:
     """The number that ``node`` has in every place, if that is known while tracing."""
-    node = _unbroadcast(node)
+    node = behind(node, ("broadcast",))
     if not isinstance(node, Constant) or node.value.size == 0:
         return None
     first = node.value.flat[0]

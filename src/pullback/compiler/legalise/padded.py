@@ -47,6 +47,7 @@ from pullback.graph import (
     Type,
     Variable,
     apply,
+    behind,
     constant,
     every_node,
     is_float,
@@ -342,8 +343,7 @@ class _Instance:
 
 def _in_range(index: Node, user: Operation) -> bool:
     """Whether an index is a place that there is in what ``user`` reads, in the padding too."""
-    while isinstance(index, Operation) and index.operator.name in ("broadcast", "reshape", "transpose"):
-        (index,) = index.inputs
+    index = behind(index, ("broadcast", "reshape", "transpose"))
     if not isinstance(index, Operation):
         return isinstance(index, Constant)
     name = index.operator.name

@@ -41,6 +41,7 @@ from pullback.graph import (
     Operation,
     TupleType,
     Variable,
+    behind,
     regions,
     result,
     results,
@@ -433,9 +434,7 @@ class Arrangement:
 
 def _behind_reshapes(node: Node) -> Node:
     """What lies in memory as ``node`` does."""
-    while isinstance(node, Operation) and node.operator.name == "reshape":
-        (node,) = node.inputs
-    return node
+    return behind(node, ("reshape",))
 
 
 def _picked_from(node: Node) -> Operation | None:

@@ -54,6 +54,7 @@ from pullback.compiler.passes.rewriting import (
     ordered,
     rebuilt,
     scalar,
+    shaped,
     sliced,
 )
 from pullback.compiler.passes.simplify_products import both_ways
@@ -70,7 +71,7 @@ from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather, gathers_rows
 from pullback.operators.logic import rarely, spoilt, unlikely
 from pullback.operators.scatters import scatter_add
-from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse
+from pullback.operators.shapes import broadcast, iota, pad, reverse
 
 __all__ = ["distinct_rows"]
 
@@ -99,19 +100,15 @@ def _part(node: Node, start: int, stop: int, axis: int = 0) -> Node:
     return sliced(node, range(node.ndim), {axis: (start, stop, 1)})
 
 
-def _shaped(node: Node, *shape: int) -> Node:
-    return node if node.shape == shape else reshape(node, shape=shape)
-
-
 def _in_rows(node: Node, rank: int) -> Node:
     """``node`` with all but its first axes as one."""
-    return _shaped(node, *node.shape[:rank], math.prod(node.shape[rank:]))
+    return shaped(node, (*node.shape[:rank], math.prod(node.shape[rank:])))
 
 
 def _matrix(node: Node, rank: int) -> Node:
     """``node`` with its first axes as one, and all others as one."""
     rows = math.prod(node.shape[:rank])
-    return _shaped(node, rows, node.size // rows)
+    return shaped(node, (rows, node.size // rows))
 
 
 def _where_row(is_row: Node | None, node: Node) -> Node:
@@ -132,55 +129,39 @@ def _or_rarely(rare: Node, then: Node, usual: Node) -> Node:
 
 
 class _Rows(NamedTuple):
-    """What an array of rows is made of, and in which order."""
+    """Whole rows of a ``node`` in some order: how places move along with them, and how they move back."""
 
     node: Node
     view: View
+    back: View
 
 
-def _moved(node: Node) -> tuple[Node, View, View] | None:
-    """What ``node`` moves whole rows of, how places move along, and how they move back."""
-    below = node.inputs[0] if isinstance(node, Operation) and len(node.inputs) == 1 else None
-    if below is None or not node.ndim or not below.ndim or node.shape[-1] != below.shape[-1]:
-        return None
-    if inner(node, "reshape") is not None:
-        return (
-            below,
-            lambda places: _shaped(places, *node.shape[:-1]),
-            lambda places: _shaped(places, *below.shape[:-1]),
-        )
-    axes = node.attributes["axes"] if inner(node, "transpose") is not None else ()  # type: ignore[attr-defined]
-    if not axes or axes[-1] != node.ndim - 1:
-        return None
-    return (
-        below,
-        lambda places: ordered(places, range(len(axes) - 1), axes[:-1]),
-        lambda places: ordered(places, axes[:-1], range(len(axes) - 1)),
-    )
+def _rows(node: Node) -> _Rows:
+    """What makes rows, which ``node`` has in another order, or has made."""
+    if not isinstance(node, Operation) or node.operator.name not in ("reshape", "transpose"):
+        return _Rows(node, lambda places: places, lambda places: places)
+    (below,), axes = node.inputs, node.attributes.get("axes", ())
+    if node.shape[-1:] != below.shape[-1:] or not node.ndim or axes[-1:] not in ((), (node.ndim - 1,)):
+        return _Rows(node, lambda places: places, lambda places: places)
+    before, order = _rows(below), range(len(axes) - 1)
+
+    def view(places: Node) -> Node:
+        places = before.view(places)
+        return ordered(places, order, axes[:-1]) if axes else shaped(places, node.shape[:-1])
+
+    def back(places: Node) -> Node:
+        return before.back(ordered(places, axes[:-1], order) if axes else shaped(places, below.shape[:-1]))
+
+    return _Rows(before.node, view, back)
 
 
 def _read(node: Node) -> _Rows | None:
     """Rows that are gathered at checked places of a table, in any order."""
-    if (gathered := inner(node, "gather")) is not None:
-        table, place = gathered.inputs[:2]
-        fits = gathers_rows(gathered) and table.dtype.kind == "f" and node.size
-        fits = fits and inner(place, "check_index") is not None
-        return _Rows(gathered, lambda places: places) if fits else None
-    step = _moved(node)
-    before = None if step is None else _read(step[0])
-    if step is None or before is None:
+    rows = _rows(node)
+    if not gathers_rows(rows.node) or not node.size:
         return None
-    moved = step[1]
-    return _Rows(before.node, lambda places: moved(before.view(places)))
-
-
-def _updates(node: Node) -> _Rows:
-    """What makes rows, which ``node`` has in another order: how its places are those of that."""
-    step = _moved(node)
-    if step is None:
-        return _Rows(node, lambda places: places)
-    before, back = _updates(step[0]), step[2]
-    return _Rows(before.node, lambda places: before.view(back(places)))
+    table, place = rows.node.inputs
+    return rows if table.dtype.kind == "f" and inner(place, "check_index") is not None else None
 
 
 class _Table:
@@ -195,12 +176,12 @@ class _Table:
         self.read, self.numbers = self.table, self.place
         self.product: Node | None = None
         if counted:
-            found = distinct(_shaped(self.place, self.place.size), extent=self.count)
+            found = distinct(shaped(self.place, (self.place.size,)), extent=self.count)
             self.count = min(self.place.size, self.count)
             self.rows = _part(found, 1, 1 + self.count)
-            self.numbers = _shaped(_part(found, 1 + self.count, found.size), *self.place.shape)
+            self.numbers = shaped(_part(found, 1 + self.count, found.size), self.place.shape)
             number = iota(shape=(self.count,), axis=0, dtype=found.dtype)
-            size = _shaped(_part(found, 0, 1))
+            size = shaped(_part(found, 0, 1), ())
             self.is_row = OPERATORS["less"](number, broadcast(size, shape=number.shape, axes=()))
             self.read = _where_row(self.is_row, gather(self.table, self.rows, axes=(0,)))
 
@@ -216,9 +197,9 @@ class _Table:
 
     def summed(self, cotangents: Node, view: View) -> Node:
         """The sum of the cotangents of each row; ``view`` brings places into their order."""
-        made = _updates(cotangents)
+        made = _rows(cotangents)
         zeros = filled(0, cotangents, (self.count, cotangents.shape[-1]))
-        return scatter_add(zeros, made.node, made.view(view(self.numbers)), axes=(0,))
+        return scatter_add(zeros, made.node, made.back(view(self.numbers)), axes=(0,))
 
     def gradient(self, cotangents: Node, view: View) -> Node:
         """The gradient of a matrix."""
@@ -226,9 +207,9 @@ class _Table:
         rank = cotangents.ndim - 1
         at_places, given = (_matrix(each, rank) for each in (self.at_places(self.read, view), cotangents))
         every = convolve_where_read(
-            _shaped(at_places, 1, *at_places.shape), _shaped(given, 1, *given.shape), **_PLACE_BY_PLACE
+            shaped(at_places, (1, *at_places.shape)), shaped(given, (1, *given.shape)), **_PLACE_BY_PLACE
         )
-        return _or_rarely(self.spoilt(), _shaped(every, *usual.shape), usual)
+        return _or_rarely(self.spoilt(), shaped(every, usual.shape), usual)
 
     def spoilt(self) -> Node:
         """Whether a row is not finite: then no number of its product is, and one column tells."""
@@ -299,7 +280,7 @@ def _multiply(node: Operation, view: View, side: _Side, table: _Table) -> Node:
     columns = [label for label in side.labels if label != side.within]
     matrix = ordered(side.other, side.labels, [side.within, *columns])
     made = table.times(_matrix(matrix, 1), view)
-    made = _shaped(made, *made.shape[:-1], *matrix.shape[1:])
+    made = shaped(made, (*made.shape[:-1], *matrix.shape[1:]))
     return ordered(made, [*side.places, *columns], node.attributes["out_labels"])
 
 
@@ -323,7 +304,7 @@ def _gradient_of_matrix(node: Operation, view: View, side: _Side, table: _Table)
     made = table.gradient(
         _in_rows(cotangents, len(order)), lambda places: ordered(view(places), side.places, order)
     )
-    made = _shaped(made, table.width, *cotangents.shape[len(order) :])
+    made = shaped(made, (table.width, *cotangents.shape[len(order) :]))
     return ordered(made, [side.within, *columns], node.attributes["out_labels"])
 
 
@@ -352,11 +333,11 @@ def _update_of_product(table: _Table, node: Operation, made: _Rows) -> Node | No
     matrix = _matrix(ordered(side.rows, side.places, [*columns, within]), len(columns))
     given = _matrix(cotangents, len(order))
     every: Node = convolve_where_read(
-        _shaped(given, 1, *given.shape), _shaped(matrix, *matrix.shape, 1), **_ROW_BY_ROW
+        shaped(given, (1, *given.shape)), shaped(matrix, (*matrix.shape, 1)), **_ROW_BY_ROW
     )
-    every = _shaped(every, *cotangents.shape[:-1], table.width)
+    every = shaped(every, (*cotangents.shape[:-1], table.width))
     return table.updated(
-        node.inputs[0], cotangents, matrix, every, lambda places: ordered(made.view(places), out, order)
+        node.inputs[0], cotangents, matrix, every, lambda places: ordered(made.back(places), out, order)
     )
 
 
@@ -403,7 +384,7 @@ def _gradient_of_window(node: Operation, view: View, table: _Table) -> Node | No
     size, (distance,) = node.shape[how["out_layout"].index("0")], how["strides"]
     cotangents = _side_by_side(g, x.shape[1], size, distance)
     usual = labelled(table.read, table.summed(cotangents, view), "nk", "nc", "kc")
-    usual = ordered(_shaped(usual, table.width, size, g.shape[-1]), "b0o", how["out_layout"])
+    usual = ordered(shaped(usual, (table.width, size, g.shape[-1])), "b0o", how["out_layout"])
     return _or_rarely(table.spoilt(), convolve_where_read(at_places, g, **how), usual)
 
 
@@ -425,7 +406,7 @@ def _update_of_convolution(table: _Table, node: Operation, made: _Rows) -> Node 
     cotangents = _side_by_side(g, made.node.shape[1], size, distance)
     matrix = reverse(ordered(w, how["w_layout"], "0co"), axes=(0,))
     every = convolve_where_read(x, w, **how)
-    return table.updated(node.inputs[0], cotangents, _matrix(matrix, 2), every, made.view)
+    return table.updated(node.inputs[0], cotangents, _matrix(matrix, 2), every, made.back)
 
 
 def _visits_of_winners(cotangents: Node, elements: int, table: _Table) -> float:
@@ -461,7 +442,7 @@ def _updated(node: Operation, tables: Mapping[Node, _Table]) -> Node | None:
     table = tables.get(place)
     if table is None or table.table.type != base.type or node.attributes["axes"] != (0,) or others:
         return None
-    made = _updates(updates)
+    made = _rows(updates)
     after = _update_of_product(table, node, made)
     return _update_of_convolution(table, node, made) if after is None else after
 

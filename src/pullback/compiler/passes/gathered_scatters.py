@@ -26,7 +26,7 @@ have more, so that all have one shape.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.key.graph import constant_is_code
-from pullback.compiler.passes.rewriting import GraphPass, filled, ordered, remade, scalar, uses
+from pullback.compiler.passes.rewriting import GraphPass, filled, is_positive_zero, ordered, remade, uses
 from pullback.compiler.schedules.cost import (
     DEEPEST_FACTOR,
     FEW_GATHERED,
@@ -76,18 +76,17 @@ def _table(node: Node) -> _Table | None:
     if not isinstance(node, Operation) or node.operator.name != "scatter_add" or node.dtype.kind != "f":
         return None
     base, updates, *indices = node.inputs
-    zero = scalar(base)
-    if zero is None or zero.any() or np.signbit(zero) or not updates.size:
+    if not is_positive_zero(base) or not updates.size:
         return None
     extents = [base.shape[axis] for axis in node.attributes["axes"]]
     targets = math.prod(extents)
     # More than one update for each place on average, unless there are few: asked before places are looked at.
     if targets > max(MOST_GATHERED * indices[0].size, FEW_GATHERED) or indices[0].size > LARGEST_TABLE:
         return None
-    known = [_known(index) for index in indices]
-    if any(each is None for each in known):
+    known = _known(indices)
+    if known is None:
         return None
-    flat = np.ravel_multi_index([each.reshape(-1) for each in known if each is not None], extents)
+    flat = np.ravel_multi_index([each.reshape(-1) for each in known], extents)
     counts = np.bincount(flat, minlength=targets)
     most = int(counts.max())
     if most * targets > max(MOST_GATHERED * flat.size, FEW_GATHERED):
@@ -99,16 +98,20 @@ def _table(node: Node) -> _Table | None:
     return table, np.arange(most)[:, None] < counts
 
 
-def _known(node: Node) -> NDArray[np.int64] | None:
-    """The value of an index that is a constant, one that is repeated, or the number of the place itself."""
-    if isinstance(node, Constant):
-        return node.value if constant_is_code(node.value) else None
-    if not isinstance(node, Operation) or node.operator.name not in ("broadcast", "iota"):
-        return None
-    inputs = [_known(child) for child in node.inputs]
-    if any(each is None for each in inputs):
-        return None
-    return np.asarray(node.operator.reference(*inputs, **node.attributes))
+def _known(indices: Sequence[Node]) -> list[NDArray[np.int64]] | None:
+    """The values of indices that are constants, some that are repeated, or the numbers of the places themselves."""
+    values = []
+    for node in indices:
+        if isinstance(node, Constant) and constant_is_code(node.value):
+            values.append(node.value)
+        elif isinstance(node, Operation) and node.operator.name in ("broadcast", "iota"):
+            inputs = _known(node.inputs)
+            if inputs is None:
+                return None
+            values.append(np.asarray(node.operator.reference(*inputs, **node.attributes)))
+        else:
+            return None
+    return values
 
 
 # -- the sum
@@ -198,10 +201,10 @@ class _Moved:
 
     def _gather(self, node: Operation, places: Places) -> Node | None:
         x, *indices = node.inputs
-        known = [_known(index) for index in indices]
-        if len(places) != indices[0].ndim or any(each is None for each in known):
+        known = _known(indices)
+        if len(places) != indices[0].ndim or known is None:
             return None
-        moved = [self._constant(each[places]) for each in known if each is not None]
+        moved = [self._constant(each[places]) for each in known]
         return gather(self.new[x], *moved, axes=node.attributes["axes"])
 
     def _reshape(self, node: Operation, places: Places, depth: int) -> Node | None:

@@ -17,7 +17,7 @@ from pullback.compiler.passes.loops import Rebuilt, all_steps, lazy, rewrite_sca
 from pullback.compiler.passes.rewriting import GraphPass
 from pullback.compiler.schedules.cost import CHEAP_FOR_STEPS
 from pullback.control.regions import PARTS, same_for_all
-from pullback.graph import Constant, Node, Operation, Variable, topological
+from pullback.graph import Constant, Node, Operation, Variable, behind, topological
 
 __all__ = ["hoisted_steps"]
 
@@ -54,9 +54,7 @@ def _hoisted(node: Operation) -> Sequence[Node] | None:
 
 def _base(node: Node) -> Node:
     """What ``node`` shows a part of."""
-    while isinstance(node, Operation) and node.operator.name in PARTS:
-        (node,) = node.inputs
-    return node
+    return behind(node, PARTS)
 
 
 def _read(this: Rebuilt, inside: Set[int]) -> dict[int, Node]:

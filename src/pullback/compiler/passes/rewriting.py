@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pullback.graph import Constant, Graph, Node, Operation, Operator, apply, substitute, written_at
+from pullback.graph import Constant, Graph, Node, Operation, Operator, apply, behind, substitute, written_at
 from pullback.operators import elementwise
 from pullback.operators.products import contract
-from pullback.operators.shapes import slice, transpose
+from pullback.operators.shapes import reshape, slice, transpose
 
 __all__ = [
     "ANY",
@@ -28,6 +28,7 @@ __all__ = [
     "filled",
     "in_rare_cases",
     "inner",
+    "is_positive_zero",
     "is_zero",
     "labelled",
     "ordered",
@@ -37,6 +38,7 @@ __all__ = [
     "rebuilt",
     "remade",
     "scalar",
+    "shaped",
     "sliced",
     "uses",
     "with_outputs",
@@ -211,10 +213,8 @@ def rare_case(node: Node) -> tuple[Node, Node, Node] | None:
     if inner(node, "where") is None:
         return None
     condition, rare, usual = node.inputs
-    asked = condition
-    while isinstance(asked, Operation) and asked.operator.name in ("broadcast", "transpose"):
-        asked = asked.inputs[0]
-    return None if inner(asked, "unlikely") is None else (condition, rare, usual)
+    asked = inner(behind(condition, ("broadcast", "transpose")), "unlikely")
+    return None if asked is None else (condition, rare, usual)
 
 
 def in_rare_cases(node: Node) -> bool:
@@ -227,6 +227,17 @@ def is_zero(node: Node) -> bool:
     """Whether ``node`` is a zero of either sign in every place."""
     value = scalar(node)
     return value is not None and not value.any()
+
+
+def is_positive_zero(node: Node) -> bool:
+    """Whether ``node`` is a zero without a sign in every place."""
+    value = scalar(node)
+    return value is not None and not value.any() and not (value.dtype.kind == "f" and np.signbit(value))
+
+
+def shaped(node: Node, shape: tuple[int, ...]) -> Node:
+    """``node`` in a ``shape`` of as many elements."""
+    return node if node.shape == shape else reshape(node, shape=shape)
 
 
 def filled(value: Any, like: Node, shape: tuple[int, ...] | None = None) -> Node:

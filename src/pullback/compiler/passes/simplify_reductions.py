@@ -34,10 +34,10 @@ import math
 
 import numpy as np
 
-from pullback.compiler.passes.rewriting import Rule, RulePass, filled, in_rare_cases, inner, is_zero
+from pullback.compiler.passes.rewriting import Rule, RulePass, filled, in_rare_cases, inner, is_zero, shaped
 from pullback.compiler.passes.simplify_shapes import long_axes, only_units
 from pullback.compiler.schedules.cost import LEAST_PICKED_FROM
-from pullback.graph import Constant, Node, Operation
+from pullback.graph import Constant, Node, Operation, behind
 from pullback.operators.arithmetic import add, cast, maximum, minimum, multiply
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather
@@ -59,7 +59,7 @@ def _over_one_element(node: Operation) -> Node | None:
     if not over:
         if node.operator.name in ("argmax", "argmin"):
             return filled(0, node)
-        return x if x.shape == node.shape else reshape(x, shape=node.shape)
+        return shaped(x, node.shape)
     return None if over == axes else reshape(node.operator(x, axes=over), shape=node.shape)
 
 
@@ -121,10 +121,8 @@ def _of_one_hot(node: Operation) -> Node | None:
     label = _label(mask, axis) if is_zero(rest) and not in_rare_cases(x) else None
     if label is None:
         return None
-    known, count = label, x.shape[axis]
-    while isinstance(known, Operation) and known.operator.name in ("broadcast", "reshape"):
-        known = known.inputs[0]
-    check, label = inner(known, "check_index"), cast(label, dtype=_INT)
+    check, count = inner(behind(label, ("broadcast", "reshape")), "check_index"), x.shape[axis]
+    label = cast(label, dtype=_INT)
     checked = check is not None and check.attributes["extent"] <= count
     inside = label if checked else minimum(maximum(label, filled(0, label)), filled(count - 1, label))
     places = [iota(shape=label.shape, axis=k, dtype=_INT) for k in range(label.ndim)]

@@ -38,8 +38,9 @@ from pullback.compiler.passes.rewriting import (
     cut,
     filled,
     inner,
+    is_positive_zero,
     ranges_of,
-    scalar,
+    shaped,
     sliced,
 )
 from pullback.graph import Constant, Node, Operation
@@ -125,22 +126,18 @@ def _followed(x: Node, index: Sequence[Affine], axes: Sequence[Axis]) -> Node:
     x = reverse(x, axes=turned) if turned else x
     order = [axes.index(axis) for i in index for axis in i.axes]
     if order != sorted(order):
-        x = transpose(_shaped(x, squeezed(x.shape)), axes=tuple(np.argsort(order).tolist()))
+        x = transpose(shaped(x, squeezed(x.shape)), axes=tuple(np.argsort(order).tolist()))
     if x.size == math.prod(shape):
-        return _shaped(x, shape)
-    return broadcast(_shaped(x, squeezed(x.shape)), shape=shape, axes=tuple(sorted(order)))
-
-
-def _shaped(x: Node, shape: Shape) -> Node:
-    return x if x.shape == shape else reshape(x, shape=shape)
+        return shaped(x, shape)
+    return broadcast(shaped(x, squeezed(x.shape)), shape=shape, axes=tuple(sorted(order)))
 
 
 def repeated(node: Node) -> tuple[Node, Shape] | None:
     """What ``node`` repeats, or adds axes of extent 1 to, and the axes of ``node`` that go along its own."""
     if isinstance(node, Constant) and node.size == 1:
-        return _shaped(node, ()), ()
+        return shaped(node, ()), ()
     if isinstance(node, Operation) and _adds_units(node) and node.inputs[0].ndim < node.ndim:
-        return _shaped(node.inputs[0], squeezed(node.shape)), long_axes(node.shape)
+        return shaped(node.inputs[0], squeezed(node.shape)), long_axes(node.shape)
     spread = inner(node, "broadcast")
     return (
         None
@@ -280,7 +277,7 @@ def _pad(node: Operation) -> Node | None:
         return pad(first.inputs[0], low=low, high=high)
     if (joined := inner(x, "interleave")) is not None:
         return _pad_of_interleave(joined, low, node.shape)
-    return filled(0, node) if _is_zero(x) or not x.size else None
+    return filled(0, node) if is_positive_zero(x) or not x.size else None
 
 
 def _pad_of_interleave(joined: Operation, low: Shape, shape: Shape) -> Node | None:
@@ -294,18 +291,12 @@ def _pad_of_interleave(joined: Operation, low: Shape, shape: Shape) -> Node | No
         first = tuple(
             (at + before - own) // stride for at, before, own, stride in zip(source, low, place, strides)
         )
-        if _is_zero(part):
+        if is_positive_zero(part):
             part = filled(0, part, wanted)
         elif part.shape != wanted or any(first):
             return None
         chosen.append(part)
     return interleave(*chosen, strides=strides, shape=shape)
-
-
-def _is_zero(x: Node) -> bool:
-    """Whether all elements are +0."""
-    value = scalar(x)
-    return value is not None and not value and not (value.dtype.kind == "f" and np.signbit(value))
 
 
 def _concatenate(node: Operation) -> Node | None:

@@ -49,7 +49,7 @@ from pullback.compiler.schedules.cost import (
     UNALIGNED,
 )
 from pullback.compiler.target import Processor
-from pullback.graph import OPERATORS, Node, Operation
+from pullback.graph import OPERATORS, Node, Operation, behind
 from pullback.operators.convolution_where_read import convolve_where_read
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather, gathers_rows
@@ -98,6 +98,11 @@ def _placed(y: Node, like: Operation) -> Node:
     return max_unpool(y, like.inputs[1], **like.attributes)
 
 
+def _in_same_places(first: Operation, second: Operation) -> bool:
+    """Whether two ``max_unpool`` are of the same winners."""
+    return first.inputs[1] is second.inputs[1] and first.attributes == second.attributes
+
+
 def _masked(node: Operation) -> Node | None:
     mask, yes, no = node.inputs
     first, second = inner(yes, "max_unpool"), inner(no, "max_unpool")
@@ -108,7 +113,7 @@ def _masked(node: Operation) -> Node | None:
         return like
     chosen = []
     for side, found in ((yes, first), (no, second)):
-        if found is not None and found.inputs[1] is like.inputs[1] and found.attributes == like.attributes:
+        if found is not None and _in_same_places(found, like):
             chosen.append(found.inputs[0])
         elif is_zero(side):
             chosen.append(filled(0, node, like.inputs[0].shape))
@@ -155,11 +160,9 @@ def _factored(node: Node, mask: Node, depth: int) -> tuple[Operation, list[tuple
 
 def _added(node: Operation) -> Node | None:
     first, second = (inner(child, "max_unpool") for child in node.inputs)
-    if first is None or second is None or first.inputs[1] is not second.inputs[1]:
+    if first is None or second is None or not _in_same_places(first, second):
         return None
-    return (
-        _placed(first.inputs[0] + second.inputs[0], first) if first.attributes == second.attributes else None
-    )
+    return _placed(first.inputs[0] + second.inputs[0], first)
 
 
 def _summed(node: Operation) -> Node | None:
@@ -220,8 +223,7 @@ def _weight_gradient(target: Processor, node: Operation) -> Node | None:
 
 def _is_spoilt(x: Node, kept: Sequence[int]) -> Node:
     """``spoilt``, of the sums of rows where ``x`` reads them many times."""
-    while not kept and isinstance(x, Operation) and x.operator.name in ("reverse", "transpose"):
-        x = x.inputs[0]
+    x = x if kept else behind(x, ("reverse", "transpose"))
     if isinstance(x, Operation) and gathers_rows(x) and x.size >= x.inputs[0].size and x.ndim - 1 not in kept:
         table, place = x.inputs  # the sum of a row that is read many times is made once
         x = gather(OPERATORS["sum"](table, axes=(1,)), place, axes=(0,))

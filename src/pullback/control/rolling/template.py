@@ -20,7 +20,7 @@ from enum import Enum
 
 from pullback.control.regions import VIEWS
 from pullback.control.rolling.periods import Alphabet
-from pullback.graph import SMALL_CONSTANT, Constant, Node, Operation, TupleType
+from pullback.graph import SMALL_CONSTANT, Constant, Node, Operation, TupleType, behind
 
 __all__ = ["Kind", "Mismatch", "Reference", "Slot", "Template", "distance", "reads_on", "same"]
 
@@ -217,8 +217,7 @@ def same(first: Node, second: Node) -> bool:
 
 def _is_constant(node: Node) -> bool:
     """Whether a node shows a small constant, which may be another one in other steps."""
-    while isinstance(node, Operation) and (node.operator.name in VIEWS or node.operator.name == "cast"):
-        (node,) = node.inputs
+    node = behind(node, (*VIEWS, "cast"))
     return isinstance(node, Constant) and node.size <= SMALL_CONSTANT
 
 
