@@ -10,7 +10,7 @@ from pullback.errors import LoopError
 from pullback.loops.dependences import dependences
 from pullback.loops.expression import Apply, Buffer, Expression, Load, Reduce, operands_of, walk
 from pullback.loops.functions import COMPARISONS
-from pullback.loops.index import Affine, Axis
+from pullback.loops.index import Axis
 from pullback.loops.kernel import ACCUMULATIONS, Kernel, Store
 from pullback.loops.multiply_add import fused_product
 
@@ -92,31 +92,25 @@ def _check_store(store: Store, axes: Sequence[Axis]) -> None:
     free = set(store.offset.axes).difference(axes)
     if free:
         raise LoopError(f"{store.buffer.name}: {sorted(map(repr, free))} are used outside their loops")
-    _check_place(store.buffer, store.offset, store.dynamic, axes)
+    _check_place(store, axes)
 
 
 def _check_load(load: Load) -> None:
     if load.guard is not None and load.guard.dtype != _BOOL:
         raise LoopError(f"{load.buffer.name}: the guard is a {load.guard.dtype}; it must be a bool")
-    if load.guard is None:
-        _check_place(load.buffer, load.offset, load.dynamic, load.offset.axes)
-    _check_dynamic(load.buffer, load.dynamic)
+    _check_place(load, load.offset.axes)
 
 
-def _check_dynamic(buffer: Buffer, dynamic: Sequence[tuple[Expression, int]]) -> None:
-    for index, _ in dynamic:
+def _check_place(place: Load | Store, axes: Sequence[Axis]) -> None:
+    """Affine places lie inside the buffer for every turn; computed ones are not known here, nor when they are read."""
+    buffer = place.buffer
+    for index, _ in place.dynamic:
         if index.dtype != _INT:
             raise LoopError(f"{buffer.name}: an index is a {index.dtype}; it must be an int64")
-
-
-def _check_place(
-    buffer: Buffer, offset: Affine, dynamic: Sequence[tuple[Expression, int]], axes: Sequence[Axis]
-) -> None:
-    """Affine places lie inside the buffer for every turn; computed ones are not known here."""
-    _check_dynamic(buffer, dynamic)
-    if dynamic or any(axis.extent == 0 for axis in axes):
+    guarded = isinstance(place, Load) and place.guard is not None
+    if guarded or place.dynamic or any(axis.extent == 0 for axis in axes):
         return
-    low, high = offset.bounds()
+    low, high = place.offset.bounds()
     if low < 0 or high >= buffer.size:
         raise LoopError(f"{buffer!r} is used from {low} to {high}, outside its {buffer.size} elements")
 

@@ -215,8 +215,11 @@ class Kernel:
         return all(store.is_plain and not store.inner for store in self.stores)
 
     def with_values(self, change: Callable[[Expression], Expression]) -> Kernel:
-        """The kernel with other values in the same stores."""
-        return self.with_stores(replace(s, value=change(s.value)) for s in self.stores)
+        """The kernel with other values in the same stores; itself where all are what they were."""
+        values = [change(s.value) for s in self.stores]
+        if all(new is s.value for new, s in zip(values, self.stores)):
+            return self
+        return self.with_stores(replace(s, value=new) for new, s in zip(values, self.stores))
 
     def with_replaced(self, new: Mapping[Any, Expression]) -> Kernel:
         """The kernel with other expressions in the place of these parts of its values."""

@@ -45,8 +45,7 @@ def branch_on_matches(kernel: Kernel, schedules: Schedules) -> Kernel:
         body = _behind_branch(reduce, lanes, schedules.target)
         return reduce if body is None else Reduce(reduce.kind, reduce.over, body, reduce.dtype)
 
-    changes = any(branched(each) is not each for each in kernel.reductions)
-    return kernel.with_reductions(branched) if changes else kernel
+    return kernel.with_reductions(branched)
 
 
 def _behind_branch(reduce: Reduce, lanes: Set[Axis | None], target: Processor) -> Expression | None:

@@ -26,17 +26,7 @@ from pullback.compiler.schedules.indexed_contraction import (
     vector_width,
     vectors_of_row,
 )
-from pullback.loops import (
-    Apply,
-    Buffer,
-    Expression,
-    Kernel,
-    Literal,
-    Load,
-    Reduce,
-    Store,
-    rare_case,
-)
+from pullback.loops import Apply, Buffer, Expression, Kernel, Literal, Load, Reduce, Store, rare_case
 from pullback.loops.magnitudes import largest
 
 __all__ = ["compact_masked"]

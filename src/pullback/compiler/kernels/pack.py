@@ -111,7 +111,7 @@ def _with_copies(wanted: _Wanted, name: str, schedules: Schedules) -> list[Kerne
         for load, axes in loads.items():
             made, replaced[load] = copies.read(load, axes)
             program += made
-        program.append(kernel.with_replaced(replaced) if replaced else kernel)
+        program.append(kernel.with_replaced(replaced))
     return program
 
 

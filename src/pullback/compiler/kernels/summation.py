@@ -12,35 +12,21 @@ from __future__ import annotations
 from pullback.compiler.schedules.contraction import contraction_of
 from pullback.compiler.schedules.cost import LONGEST_BLOCK, LONGEST_CHAIN
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
-from pullback.loops import (
-    Apply,
-    Expression,
-    Kernel,
-    Load,
-    Reduce,
-    in_strips,
-    rewrite,
-    turns_of,
-    walk,
-)
+from pullback.loops import Apply, Expression, Kernel, Load, Reduce, in_strips, rewrite, turns_of, walk
 
 __all__ = ["sum_in_blocks"]
 
 
 def sum_in_blocks(kernel: Kernel) -> Kernel:
     """The kernel with its long sums in blocks."""
-    if not any(_is_long(e) for e in kernel.expressions()) or indexed_sum(kernel) is not None:
+    if not any(map(_is_long, kernel.reductions)) or indexed_sum(kernel) is not None:
         return kernel
     return kernel.with_reductions(lambda reduce: _in_blocks(reduce) if _is_long(reduce) else reduce)
 
 
-def _is_long(expression: Expression) -> bool:
-    return (
-        isinstance(expression, Reduce)
-        and expression.adds_floats
-        and not contraction_of(expression)
-        and turns_of(expression.over) > _longest(expression)
-    )
+def _is_long(reduce: Reduce) -> bool:
+    long = reduce.adds_floats and turns_of(reduce.over) > _longest(reduce)
+    return long and not contraction_of(reduce)
 
 
 def _longest(reduce: Reduce) -> int:

@@ -14,12 +14,7 @@ read by many rows of the other operand.
 
 from __future__ import annotations
 
-from pullback.compiler.kernels.canonicalise import (
-    coalesced_axes,
-    columns_alone,
-    indices_of,
-    lie_side_by_side,
-)
+from pullback.compiler.kernels.canonicalise import coalesced_axes, columns_alone, indices_of, lie_side_by_side
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import contractions, find_contraction
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule

@@ -150,10 +150,6 @@ def _written_factor(a: Node) -> Any:
 # -- the rules
 
 
-def _solve(node: Operation, a: Node, b: Any) -> Any:
-    return _solved(node.operator.name, a, b)
-
-
 def _solved(name: str, a: Node, b: Any) -> Any:
     if a.shape[-1] <= MOST_ELIMINATED_ROWS:
         return _written_solution(name, a, b)
@@ -169,11 +165,7 @@ def _lu(a: Node) -> tuple[Sequence[Node], bool]:
 
 
 def _inv(node: Operation, a: Node) -> Any:
-    return _solve(node, a, np.eye(a.shape[-1], dtype=a.dtype) + nodes.zeros_like(a))
-
-
-def _triangular_solve(node: Operation, a: Node, b: Any) -> Any:
-    return _by_triangle(a, b, **node.attributes)
+    return _solved("inv", a, np.eye(a.shape[-1], dtype=a.dtype) + nodes.zeros_like(a))
 
 
 def _by_triangle(a: Node, b: Any, lower: bool, transposed: bool) -> Any:
@@ -325,10 +317,6 @@ def _svd(node: Operation, a: Any) -> Any:
     return nodes.concatenate((u.mT, values[..., None, :], v), axis=-2)
 
 
-def _svdvals(node: Operation, a: Any) -> Any:
-    return _singular_values("svdvals", a, vectors=False)[0]
-
-
 def _expm(node: Operation, a: Any) -> Any:
     """As the operator's reference does it, in a loop that squares as often as the largest matrix was halved."""
     below, above, halvings = pade_quotient(a)
@@ -356,10 +344,10 @@ RULES: dict[str, Callable[..., Node]] = {
     "inv": _inv,
     "qr": _wide(_qr),
     "slogdet": _slogdet,
-    "solve": _solve,
+    "solve": lambda node, a, b: _solved("solve", a, b),
     "svd": _wide(_svd),
-    "svdvals": _wide(_svdvals),
-    "triangular_solve": _triangular_solve,
+    "svdvals": _wide(lambda node, a: _singular_values("svdvals", a, vectors=False)[0]),
+    "triangular_solve": lambda node, a, b: _by_triangle(a, b, **node.attributes),
 }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import TypeGuard
 
 import numpy as np
 
@@ -50,7 +49,6 @@ from pullback.loops import (
     rebuilt,
     row_major,
     turns_of,
-    walk,
 )
 from pullback.loops.arithmetic import within_extent
 from pullback.loops.expression import Reduce, linear
@@ -293,13 +291,12 @@ def _is_product(value: Expression) -> bool:
 def _without_empty(value: Expression) -> Expression:
     """Sums and products over no element are their neutral elements."""
 
-    def is_empty(part: Expression) -> TypeGuard[Reduce]:
-        return isinstance(part, Reduce) and turns_of(part.over) == 0
-
     def neutral(part: Expression) -> Expression:
-        return Literal(_NEUTRAL[part.kind], part.dtype) if is_empty(part) else part
+        if isinstance(part, Reduce) and turns_of(part.over) == 0:
+            return Literal(_NEUTRAL[part.kind], part.dtype)
+        return part
 
-    return rebuilt(value, neutral, {}) if any(map(is_empty, walk(value))) else value
+    return rebuilt(value, neutral, {})
 
 
 def _choose_stored(graph: Graph, inlined: set[int]) -> set[int]:

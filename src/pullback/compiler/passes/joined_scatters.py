@@ -32,15 +32,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pullback.compiler.passes.rewriting import (
-    GraphPass,
-    in_rare_cases,
-    inner,
-    is_zero,
-    ordered,
-    remade,
-    uses,
-)
+from pullback.compiler.passes.rewriting import GraphPass, in_rare_cases, inner, is_zero, ordered, remade, uses
 from pullback.compiler.schedules.cost import MOST_JOINED_UPDATES
 from pullback.graph import Graph, Node, Operation
 from pullback.operators.indexing import gather
