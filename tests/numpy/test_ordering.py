@@ -1,4 +1,4 @@
-"""Tables that are searched: what NumPy makes of equal edges, and of NaN among them."""
+"""Orders, and tables that are searched: what NumPy makes of equal edges, and of NaN among them."""
 
 import itertools
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.compiler.schedules.cost import MERGED_FOR_A_DIGIT
 from pullback.errors import ShapeError
 from pullback.loops import Apply, Axis, Literal
 from pullback.loops.fixed import fixed_value
@@ -76,3 +77,20 @@ def test_interp_next_to_infinite_points():
     call = pb.jit(lambda x, values: np.interp(x, points, values))
     for values in itertools.product([-np.inf, np.inf, np.nan, 0.0, 1.0], repeat=3):
         np.testing.assert_array_equal(call(x, np.array(values)), np.interp(x, points, values))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_rows_that_are_merged_and_rows_that_are_sorted_by_digits(dtype):
+    """On both sides of where digits begin, with equal ones, infinities, NaN and zeros of both signs."""
+    random, kind = np.random.default_rng(3), np.dtype(dtype).kind
+    longest = MERGED_FOR_A_DIGIT * np.dtype(dtype).itemsize
+    for extent in (1, 8, longest, longest + 1, 3 * longest, 600):
+        x = random.integers(0, 2**63, (4, extent)).astype(dtype)
+        if kind == "f":
+            x = random.standard_normal((4, extent)).astype(dtype)
+            special = random.choice([0.0, -0.0, np.inf, -np.inf, np.nan], x.shape)
+            x = np.where(random.random(x.shape) < 0.2, special, x).astype(dtype)
+        x[:, ::3] = x[:, :1]
+        order = pb.jit(lambda x: np.argsort(x, axis=1, kind="stable"))(x)
+        np.testing.assert_array_equal(order, np.argsort(x, axis=1, kind="stable"))
+        np.testing.assert_array_equal(pb.jit(lambda x: np.sort(x, axis=1))(x), np.sort(x, axis=1))

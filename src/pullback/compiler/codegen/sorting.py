@@ -3,9 +3,10 @@
 Numbers become unsigned keys in the same order, NaN the largest, of both zeros the same. Each row is made pairs of key
 and position; a digit's pass counts how often each value occurs, and so where each value's pairs begin, and moves the
 pairs there in turn, so equal ones stay in their order. All digits are counted while the keys are made, and a digit that
-all keys share is passed over. In short rows the counts would take longer than the elements: runs of 8 are sorted by
-insertion and then merged by twos, without a branch that depends on keys. Where only the last few of the order are
-wanted, a row is gone through once, and those that are the last so far are held in their order.
+all keys share is passed over. In rows that are short for the digits of a number, the counts would take longer than the
+elements: runs of 8 are sorted by insertion and then merged by twos, without a branch that depends on keys. Where only
+the last few of the order are wanted, a row is gone through once, and those that are the last so far are held in their
+order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from pullback.compiler.llvm.function import Module
 from pullback.compiler.llvm.language import Record, Unit
-from pullback.compiler.schedules.cost import FEWEST_FOR_ONE, LONGEST_MERGED_ROW, MOST_INSERTED, SORTED_RUN
+from pullback.compiler.schedules.cost import FEWEST_FOR_ONE, MERGED_FOR_A_DIGIT, MOST_INSERTED, SORTED_RUN
 
 __all__ = ["define_argsort"]
 
@@ -161,7 +162,7 @@ def define_argsort(module: Module, name: str, dtype: str) -> None:
         "SIGN": 1 << 8 * size - 1,
         "INFINITY": _bits_of_infinity(np.dtype(dtype)),
         "SORTED_RUN": SORTED_RUN,
-        "LONGEST_MERGED_ROW": LONGEST_MERGED_ROW,
+        "LONGEST_MERGED_ROW": MERGED_FOR_A_DIGIT * size,
         "MOST_INSERTED": MOST_INSERTED,
         "FEWEST_FOR_ONE": FEWEST_FOR_ONE,
     }

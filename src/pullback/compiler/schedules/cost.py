@@ -163,8 +163,8 @@ WORTH_BY_ROWS = 0.85
 MARKED_TOGETHER = 4
 """Places whose rows of a table are marked, or numbered, in one turn of a loop."""
 
-LONGEST_MERGED_ROW = 500
-"""Elements up to which a row is sorted by merging, others by their digits."""
+MERGED_FOR_A_DIGIT = 6
+"""Elements for each byte of a number up to which a row is sorted by merging, longer ones by their digits."""
 
 SORTED_RUN = 8
 """Elements that are sorted by insertion before runs are merged."""
