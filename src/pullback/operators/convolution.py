@@ -225,7 +225,7 @@ def transposed_convolve(
     Source: Shi et al., *Is the deconvolution layer the same as a convolutional layer?*, 2016.
     """
     if all(extent == 1 for label, extent in zip(x_layout, x.shape) if label.isdigit()):
-        return _of_single_elements(x, w, x_layout, w_layout, out_layout, dilations, low, high)
+        return _of_single_elements(x, w, (x_layout, w_layout, out_layout), dilations, low, high)
     if math.prod(strides) > MOST_CONVOLUTIONS:
         return _in_many_phases(
             x, w, x_layout=x_layout, w_layout=w_layout, out_layout=out_layout,
@@ -272,22 +272,14 @@ def transposed_convolve(
 
 
 def _of_single_elements(
-    x: Node,
-    w: Node,
-    x_layout: str,
-    w_layout: str,
-    out_layout: str,
-    dilations: Widths,
-    low: Widths,
-    high: Widths,
+    x: Node, w: Node, layouts: tuple[str, str, str], dilations: Widths, low: Widths, high: Widths
 ) -> Node:
     """The multiples of one window for each sample."""
-    apart, before, after = (
-        [int(widths[int(label)]) if label.isdigit() else other for label in w_layout]
-        for widths, other in ((dilations, 1), (low, 0), (high, 0))
-    )
-    if any(step > 1 for step in apart):  # which leaves zeros behind the last element, too
-        w, after = dilated(w, apart), [width + 1 - step for width, step in zip(after, apart)]
+    x_layout, w_layout, out_layout = layouts
+    along = {str(k): widths for k, widths in enumerate(zip(dilations, low, high))}
+    steps, before, after = zip(*(along.get(label, (1, 0, 0)) for label in w_layout))
+    if max(steps) > 1:  # which leaves zeros behind the last element, too
+        w, after = dilated(w, steps), tuple(width + 1 - step for width, step in zip(after, steps))
     kept = [k for k, label in enumerate(x_layout) if not label.isdigit()]
     return contract(
         reshape(x, shape=tuple(x.shape[k] for k in kept)),
