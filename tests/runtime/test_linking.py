@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -125,3 +126,24 @@ def test_a_program_from_the_cache_needs_no_llvm(tmp_path: object) -> None:
     ]
     assert outputs[0][0] == "True" and outputs[1][0] == "False"
     assert outputs[0][1:] == outputs[1][1:]
+
+
+def test_a_damaged_object_is_none() -> None:
+    """It is left to LLVM or linked, and nothing else happens; it may link where only code has changed."""
+    whole = compile_object(POLYNOMIAL, HOST)
+    for end in range(len(whole)):
+        link([whole[:end]], engine._address_of)
+    for place in range(len(whole) - 8):
+        for value in (b"\xff" * 8, bytes(8), (1 << 40).to_bytes(8, "little")):
+            link([whole[:place] + value + whole[place + 8 :]], engine._address_of)
+
+
+def test_sections_on_top_of_each_other_are_not_understood() -> None:
+    """As many copies of the file as it has sections would take memory out of proportion to it."""
+    whole = bytearray(compile_object(POLYNOMIAL, HOST))
+    assert link([bytes(whole)], engine._address_of) is not None
+    (table,) = struct.unpack_from("<Q", whole, 40)
+    (count,) = struct.unpack_from("<H", whole, 60)
+    for k in range(count):
+        struct.pack_into("<QQ", whole, table + 64 * k + 24, 0, len(whole))  # where it begins, how long it is
+    assert link([bytes(whole)], engine._address_of) is None

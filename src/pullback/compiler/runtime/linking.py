@@ -1,8 +1,7 @@
 """Object files brought into memory without LLVM, whose library takes longer to load than a program to run.
 
 Only what LLVM makes of position-independent code for Linux on x86-64 is understood: sections of instructions and of
-constants, and places that hold a distance. Anything else is left to LLVM's own loader. Files are whole: LLVM has just
-made them, or the code cache has found them so.
+constants, and places that hold a distance. Anything else is left to LLVM's own loader.
 
 Sources: System V ABI, AMD64 supplement, chapter 4; ``elf(5)``.
 """
@@ -75,8 +74,8 @@ def link(objects: Sequence[bytes], address_of: Callable[[str], int]) -> Image | 
         return None
     try:
         return _linked([_read(data) for data in objects], address_of)
-    except _Unknown:
-        return None
+    except (_Unknown, struct.error, ArithmeticError, IndexError, ValueError):
+        return None  # the others: a file that does not hold what it says
 
 
 def _usable() -> bool:
@@ -90,13 +89,17 @@ def _read(data: bytes) -> _Object:
     if (kind, machine, size) != (_RELOCATABLE, _X86_64, _SECTION.size):
         raise _Unknown
     sections: list[_Section] = []
+    # What honest files need, so that one that lies takes no more memory: sections and names lie beside each other.
+    left, padding = len(data), 2 * len(data) + mmap.PAGESIZE
     for k in range(count):
         _, kind, flags, offset, length, linked, info, align, _ = _SECTION.unpack_from(data, at + k * size)
         if flags & _ALLOCATE and ((flags & (_WRITE | _THREAD) and length) or kind == _NO_BITS):
             raise _Unknown
+        left -= 0 if kind == _NO_BITS else length
         # How loops lie in lines of the cache must not depend on what was compiled before.
         align = max(align, LINE_BYTES)
-        if align > mmap.PAGESIZE:
+        padding -= align
+        if left < 0 or padding < 0 or align > mmap.PAGESIZE:
             raise _Unknown
         content = b"" if kind == _NO_BITS else data[offset : offset + length]
         sections.append(_Section(kind, flags, content, linked, info, align))
@@ -106,6 +109,9 @@ def _read(data: bytes) -> _Object:
             text = sections[table.link].data
             for name, info, _, section, value in _SYMBOL.iter_unpack(table.data):
                 end = text.index(b"\0", name)
+                padding -= end - name
+                if padding < 0:
+                    raise _Unknown
                 symbols.append((text[name:end].decode(), info >> 4, section, value))
     return _Object(sections, symbols)
 
