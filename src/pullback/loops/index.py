@@ -118,6 +118,16 @@ class Affine(NamedTuple):
             self.constant + sum(r for r in reach if r > 0),
         )
 
+    @property
+    def span(self) -> int:
+        """How many numbers there are from the smallest value to the largest.
+
+        >>> (Affine.of(Axis("i", 3)) * 4 + Affine.of(Axis("j", 2))).span
+        10
+        """
+        low, high = self.bounds()
+        return high - low + 1
+
     def divide(self, divisor: int) -> tuple[Affine, Affine] | None:
         """Quotient and remainder by ``divisor`` when both are affine, else ``None``.
 

@@ -289,7 +289,7 @@ def _near_parts(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
     """
     extent = reduce.over[0].extent
     size = sum(
-        min(load.buffer.size, _places(load)) * load.dtype.itemsize // _own_rows(kernel, load)
+        min(load.buffer.size, load.offset.span) * load.dtype.itemsize // _own_rows(kernel, load)
         for load in kernel.loads()
         if load in reduce.body.operands
     )
@@ -320,7 +320,7 @@ def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buff
     gathered = indexed_sum(kernel) is not None
     most = min(extent, MOST_PARTS, turns_of(reduce.over) // (1 if gathered else LEAST_PART))
     if _has_window(reduce):
-        read: int = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
+        read: int = sum(min(load.buffer.size, load.offset.span) for load in kernel.loads())
         few = read // (2 * turns_of(kernel.axes))  # a part is written and read
         most = min(most, max(few, _near_parts(kernel, reduce, target)))
     if _by_matrix(kernel, reduce):
@@ -336,12 +336,6 @@ def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buff
     if gathered or _has_window(reduce) or equal >= min(FEWEST_PARTS, most):
         return equal
     return 1 << (most.bit_length() - 1)
-
-
-def _places(load: Load) -> int:
-    """How many different elements a read may be of."""
-    low, high = load.offset.bounds()
-    return int(high - low + 1)
 
 
 def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:

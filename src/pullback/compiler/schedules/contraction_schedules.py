@@ -136,10 +136,9 @@ def _by_columns(product: Contraction, target: Processor) -> bool:
 
 def _bytes_read(loads: Iterable[Load], outer: Sequence[Axis]) -> int:
     """What is read by ``loads`` while the axes ``outer`` stand."""
-    return sum(_places(load, outer) * load.dtype.itemsize for load in loads)
+    return sum(_elements_read(load, outer) * load.dtype.itemsize for load in loads)
 
 
-def _places(load: Load, outer: Sequence[Axis]) -> int:
-    """How many elements are read, at most, while axes stand: those of windows that overlap once."""
-    low, high = load.offset.without(outer).bounds()
-    return min(high - low + 1, turns_of(load.axes.difference(outer)))
+def _elements_read(load: Load, outer: Sequence[Axis]) -> int:
+    """How many there are at most: those of windows that overlap count once."""
+    return min(load.offset.without(outer).span, turns_of(load.axes.difference(outer)))
